@@ -1,0 +1,130 @@
+"""The port every engine implements, and the records that pass through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from ..access import Access
+from ..chunks import PRIVATE, SCOPE_KEY, SESSION_KEY, Json, Scope
+from ..filters import Filter, matches
+from ..vectors import Matrix, Vector, rounded
+
+Kind = Literal["chunk", "node", "document"]
+Key: TypeAlias = "tuple[Scope, str, str]"
+"""(scope, session or "", id): one row per key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One stored chunk, without its vector.
+
+    ``metadata`` is the caller's, as it was given; :meth:`flat` adds the access keys. ``ref`` is
+    the source document (a chunk's doc_id, a node's ref_doc_id). ``shell`` is what a framework
+    needs to rebuild its object. ``fingerprint`` tells what the vector was made from.
+    """
+
+    id: str
+    scope: Scope
+    session_id: str | None
+    ref: str | None
+    text: str
+    metadata: dict[str, Json]
+    kind: Kind = "chunk"
+    shell: dict[str, Json] = field(default_factory=dict)
+    fingerprint: str = ""
+    expires_at: float | None = None
+    """POSIX seconds; private records only."""
+
+    @property
+    def key(self) -> Key:
+        return (self.scope, self.session_id or "", self.id)
+
+    def flat(self) -> dict[str, Any]:
+        """The metadata that filters see: the caller's keys, then the access keys."""
+        flat: dict[str, Any] = {k: v for k, v in self.metadata.items() if k != SESSION_KEY}
+        flat[SCOPE_KEY] = self.scope
+        if self.scope == PRIVATE:
+            flat[SESSION_KEY] = self.session_id
+        return flat
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a query asks for beyond access. None is no restriction; an empty set matches nothing."""
+
+    filter: Filter | None = None
+    doc_ids: frozenset[str] | None = None
+    ids: frozenset[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.filter is None and self.doc_ids is None and self.ids is None
+
+    def matches(self, record: Record) -> bool:
+        return (
+            (self.ids is None or record.id in self.ids)
+            and (self.doc_ids is None or record.ref in self.doc_ids)
+            and (self.filter is None or matches(self.filter, record.flat()))
+        )
+
+
+ANYTHING = Condition()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A record found, with its cosine in [-1, 1]; ``vector`` stays inside the package."""
+
+    record: Record
+    similarity: float
+    vector: Vector | None = field(default=None, repr=False)
+
+    @property
+    def order(self) -> tuple[float, str, Key]:
+        """Best first: similarity to six decimals, then id; the key parts public and own twins."""
+        return (-rounded(self.similarity), self.record.id, self.record.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best hits in order, and the plan that found them."""
+
+    hits: list[Hit]
+    plan: str
+
+
+@runtime_checkable
+class VectorEngine(Protocol):
+    """Stores records with their vectors, and finds them within an access.
+
+    Every answer is what ``access.permits`` and ``condition.matches`` define, filtered before the
+    top k; an engine may only be faster than that, never wider.
+    """
+
+    def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
+        """Write records with their vectors ``(n, dim)``; a key that exists is replaced whole."""
+        ...
+
+    def update(self, records: Sequence[Record]) -> None:
+        """Replace text and metadata of existing keys and leave their vectors untouched."""
+        ...
+
+    def delete(self, keys: Sequence[Key]) -> None:
+        """Remove these keys; absent ones are no error."""
+        ...
+
+    def get(self, keys: Sequence[Key]) -> dict[Key, Record]:
+        """The records of these keys that exist and have not expired."""
+        ...
+
+    def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
+        """Every permitted record that matches, in order of (id, key)."""
+        ...
+
+    def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
+        """The k best permitted records that match, vectors included."""
+        ...
+
+    def close(self) -> None: ...
