@@ -13,6 +13,8 @@ from .errors import InvalidVectorError
 Vector: TypeAlias = "npt.NDArray[np.float32]"
 Matrix: TypeAlias = "npt.NDArray[np.float32]"
 
+NO_VECTORS: Matrix = np.empty((0, 0), dtype=np.float32)
+
 # Similarities that agree to six decimals are one rank: HNSW rebuilds and float32 storage move
 # the seventh, and an order that depends on it is not reproducible.
 ORDER_DECIMALS = 6
@@ -71,7 +73,7 @@ def similarities(query: Vector, matrix: Matrix) -> npt.NDArray[np.float32]:
     wanted = np.asarray(query, dtype=np.float64)
     products = np.add.reduce(rows * wanted, axis=1)
     norms = np.sqrt(np.add.reduce(rows * rows, axis=1)) * np.sqrt(np.add.reduce(wanted * wanted))
-    return np.clip(products / norms, -1.0, 1.0).astype(np.float32)
+    return cast("npt.NDArray[np.float32]", np.clip(products / norms, -1.0, 1.0).astype(np.float32))
 
 
 def rounded(similarity: float) -> float:

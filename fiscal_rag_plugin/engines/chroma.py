@@ -1,0 +1,212 @@
+"""Public chunks in Chroma: the nearest candidates come from its HNSW index, the decision from us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ..access import Access
+from ..chunks import PUBLIC
+from ..errors import CollectionMismatchError, CollectionNotFoundError, SettingsError
+from ..vectors import Matrix, Vector
+from .base import ANYTHING, Condition, Found, Key, Record
+from .blob import BLOB_KEY, chroma_where, encode, project
+from .chroma_search import PAGE, Search, records_of
+from .directory import Directory
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+LAYOUT_KEY = "fiscal:layout"
+LAYOUT = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]")
+
+
+def validate_collection_name(name: object) -> str:
+    """Chroma's own rule, said before anything is opened; a name is never rewritten."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise SettingsError(
+            f"collection name {name!r:.60} is not usable: 3 to 512 characters of a-z, A-Z, 0-9, '.', '_' "
+            "or '-', with a letter or digit at both ends and no '..'"
+        )
+    return name
+
+
+def open_collection(directory: Directory, name: str, *, create: bool) -> None:
+    """Check the collection's space and layout, or create it.
+
+    Raises:
+        CollectionNotFoundError: it is absent and ``create`` is False; lists those that exist.
+        CollectionMismatchError: another space than cosine, or not written by this package.
+    """
+    validate_collection_name(name)
+
+    def look(client: ClientAPI) -> tuple[list[str], Any, Any]:
+        names = sorted(c.name for c in client.list_collections())
+        if name not in names:
+            return names, None, None
+        collection = client.get_collection(name, embedding_function=None)
+        return names, collection.configuration, collection.metadata
+
+    names, configuration, metadata = directory.read(look)
+    if name in names:
+        space = (configuration.get("hnsw") or configuration.get("spann") or {}).get("space")
+        if space != "cosine":
+            raise CollectionMismatchError(
+                f"collection {name!r} in {directory.path} has space {space!r}; this package needs "
+                "'cosine'. Nothing was changed: choose another collection name and ingest again"
+            )
+        if (metadata or {}).get(LAYOUT_KEY) != LAYOUT:
+            raise CollectionMismatchError(
+                f"collection {name!r} in {directory.path} was not written by fiscal-rag-plugin (no layout "
+                f"{LAYOUT} marker). Nothing was changed: bring it over with `fiscal-rag import`, or choose "
+                "another collection name"
+            )
+        return
+    if not create:
+        there = ", ".join(names) if names else "none"
+        raise CollectionNotFoundError(f"no collection {name!r} in {directory.path}; there are: {there}")
+    with directory.commit() as client:
+        client.create_collection(
+            name,
+            embedding_function=None,
+            configuration={"hnsw": {"space": "cosine"}},
+            metadata={LAYOUT_KEY: LAYOUT},
+        )
+
+
+class ChromaEngine:
+    """The public half of one collection. Vectors of ``raw_query`` aside, no distance leaves it."""
+
+    def __init__(self, directory: Directory, collection: str) -> None:
+        self._directory = directory
+        self._name = collection
+
+    def _collection(self, client: ClientAPI) -> Collection:
+        return client.get_collection(self._name, embedding_function=None)
+
+    def _batches(self, client: ClientAPI, items: Sequence[Any]) -> Iterator[slice]:
+        limit = client.get_max_batch_size()
+        return (slice(start, start + limit) for start in range(0, len(items), limit))
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
+        """Batch by batch; each one is seen whole or not at all."""
+        limit = len(records)
+        start = 0
+        while start < len(records):
+            with self._directory.commit() as client:
+                limit = client.get_max_batch_size()
+                part = slice(start, start + limit)
+                self._write(client, records[part], vectors[part])
+            start += limit
+
+    def update(self, records: Sequence[Record]) -> None:
+        if records:
+            with self._directory.commit() as client:
+                for part in self._batches(client, records):
+                    self._write(client, records[part], None)
+
+    def delete(self, keys: Sequence[Key]) -> None:
+        ids = [id for scope, _, id in keys if scope == PUBLIC]
+        if ids:
+            with self._directory.commit() as client:
+                self._delete(client, ids)
+
+    def replace(
+        self, old: Sequence[Key], kept: Sequence[Record], new: Sequence[Record], vectors: Matrix
+    ) -> None:
+        """Swap versions of a source: ``new`` in first, ``old`` out after, ``kept`` refreshed.
+
+        Readers see the old version until the last step. A crash leaves a journal, by which the
+        next writer removes what was added; until then readers leave it out.
+        """
+        with self._directory.commit() as client:
+            database = self._directory.database
+            database.set_pending(self._name, [record.id for record in new])
+            for part in self._batches(client, new):
+                self._write(client, new[part], vectors[part])
+            for part in self._batches(client, kept):
+                self._write(client, kept[part], None)
+            # From here on the new version counts; a crash leaves old chunks for the next ingest.
+            database.set_pending(self._name, [])
+            self._delete(client, [id for _, _, id in old])
+
+    def _write(self, client: ClientAPI, records: Sequence[Record], vectors: Matrix | None) -> None:
+        collection = self._collection(client)
+        ids = [record.id for record in records]
+        rows = [{BLOB_KEY: encode(record), **project(record)} for record in records]
+        stored = collection.get(ids=ids, include=["metadatas"])
+        # Chroma's upsert merges metadata: a key that the new version lacks must be cleared.
+        before = dict(zip(stored["ids"], stored["metadatas"] or [], strict=False))
+        for id, row in zip(ids, rows, strict=True):
+            row.update({key: None for key in before.get(id) or {} if key not in row})  # type: ignore[misc]
+        texts = [record.text for record in records]
+        if vectors is None:
+            collection.update(ids=ids, documents=texts, metadatas=cast("Any", rows))
+        else:
+            collection.upsert(ids=ids, embeddings=vectors, documents=texts, metadatas=cast("Any", rows))
+
+    def _delete(self, client: ClientAPI, ids: list[str]) -> None:
+        for part in self._batches(client, ids):
+            self._collection(client).delete(ids=ids[part])
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _read(self, query: Callable[[Collection, frozenset[str]], Any]) -> Any:
+        """Run ``query`` with the collection and the ids that an unfinished replacement added."""
+        database = self._directory.database
+        return self._directory.read(
+            lambda client: query(self._collection(client), database.pending(self._name))
+        )
+
+    def get(self, keys: Sequence[Key]) -> dict[Key, Record]:
+        ids = list(dict.fromkeys(id for scope, _, id in keys if scope == PUBLIC))
+        if not ids:
+            return {}
+
+        def fetch(collection: Collection, hidden: frozenset[str]) -> dict[str, Record]:
+            return {id: r for id, r in records_of(collection, ids).items() if id not in hidden}
+
+        return {record.key: record for record in self._read(fetch).values()}
+
+    def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
+        where = chroma_where(condition)
+
+        def ids_of(collection: Collection, hidden: frozenset[str]) -> list[str]:
+            found = collection.get(where=where, include=[])["ids"]
+            return [id for id in found if id not in hidden]
+
+        ids = self._read(ids_of) if condition.ids is None else list(condition.ids)
+        ids.sort()
+        for start in range(0, len(ids), PAGE):
+            page = self.get([(PUBLIC, "", id) for id in ids[start : start + PAGE]])
+            records = sorted(page.values(), key=lambda record: record.id)
+            yield from (r for r in records if access.permits(r.flat()) and condition.matches(r))
+
+    def count(self) -> int:
+        return int(self._read(lambda collection, _: collection.count()))
+
+    def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
+        if condition.doc_ids == frozenset() or condition.ids == frozenset():
+            return Found([], "empty")
+
+        def run(collection: Collection, hidden: frozenset[str]) -> Found:
+            return Search(collection, hidden, vector, k, access, condition).run()
+
+        return cast("Found", self._read(run))
+
+    def raw_query(self, vector: Vector, k: int, where: dict[str, Any] | None) -> Any:
+        """Chroma's own result, with distances: infrastructure, never an answer to a user."""
+        return self._read(
+            lambda collection, _: collection.query(
+                query_embeddings=vector[None, :], n_results=k, where=where,
+                include=["documents", "metadatas", "distances"],
+            )
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._directory.close()

@@ -1,0 +1,68 @@
+"""Both halves of an embedded collection as one engine: public in Chroma, private in SQLite."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from ..access import Access
+from ..chunks import PRIVATE, PUBLIC
+from ..vectors import Matrix, Vector
+from .base import ANYTHING, Condition, Found, Hit, Key, Record
+from .chroma import ChromaEngine
+from .private import PrivateEngine
+
+
+class EmbeddedEngine:
+    """A :class:`VectorEngine` over the two; a caller's answer never depends on other sessions' rows."""
+
+    def __init__(self, public: ChromaEngine, private: PrivateEngine) -> None:
+        self.public = public
+        self.private = private
+
+    def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
+        public = [i for i, record in enumerate(records) if record.scope == PUBLIC]
+        private = [i for i, record in enumerate(records) if record.scope == PRIVATE]
+        if private:
+            self.private.upsert([records[i] for i in private], vectors[private])
+        if public:
+            self.public.upsert([records[i] for i in public], vectors[public])
+
+    def update(self, records: Sequence[Record]) -> None:
+        self.private.update([record for record in records if record.scope == PRIVATE])
+        self.public.update([record for record in records if record.scope == PUBLIC])
+
+    def replace(
+        self, old: Sequence[Key], kept: Sequence[Record], new: Sequence[Record], vectors: Matrix
+    ) -> None:
+        """Swap the versions of one source, all of one scope and session."""
+        if all(key[0] == PUBLIC for key in [*old, *(r.key for r in [*kept, *new])]):
+            self.public.replace(old, kept, new, vectors)
+        else:
+            self.private.replace(old, kept, new, vectors)
+
+    def delete(self, keys: Sequence[Key]) -> None:
+        self.private.delete(keys)
+        self.public.delete(keys)
+
+    def get(self, keys: Sequence[Key]) -> dict[Key, Record]:
+        return {**self.public.get(keys), **self.private.get(keys)}
+
+    def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
+        return heapq.merge(
+            self.public.scan(access, condition),
+            self.private.scan(access, condition),
+            key=lambda record: (record.id, record.key),
+        )
+
+    def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
+        public = self.public.search(vector, k, access, condition)
+        private = self.private.search(vector, k, access, condition)
+        hits: list[Hit] = sorted([*public.hits, *private.hits], key=lambda hit: hit.order)
+        return Found(
+            [hit for hit in hits if access.permits(hit.record.flat())][:k],
+            f"public: {public.plan}; private: {private.plan}",
+        )
+
+    def close(self) -> None:
+        self.public.close()

@@ -1,0 +1,212 @@
+"""Private chunks: rows of fiscal.sqlite3, read by session and scored exactly.
+
+They are kept out of the public index so that it needs no authorization filter, so that one
+session's rows cost nothing to another, and so that a delete leaves no byte behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..access import Access
+from ..chunks import PRIVATE
+from ..vectors import NO_VECTORS, Matrix, Vector, rounded, similarities
+from .base import ANYTHING, Condition, Found, Hit, Key, Record
+from .blob import decode, encode
+from .database import Database
+
+_ALIVE = "(expires_at IS NULL OR expires_at > ?)"
+_BATCH = 500
+
+
+def _batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """SQLite limits the variables of a statement."""
+    for start in range(0, len(items), _BATCH):
+        yield items[start : start + _BATCH]
+
+
+def _marks(items: Sequence[Any]) -> str:
+    return ",".join("?" * len(items))
+
+
+class PrivateEngine:
+    """The private half of one collection; any process may write, in short transactions."""
+
+    def __init__(self, database: Database, collection: str) -> None:
+        self._database = database
+        self._collection = collection
+
+    def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
+        self.replace((), (), records, vectors)
+
+    def replace(
+        self, old: Sequence[Key], kept: Sequence[Record], new: Sequence[Record], vectors: Matrix
+    ) -> None:
+        """Remove ``old``, refresh ``kept`` and write ``new`` in one transaction."""
+        if not (old or kept or new):
+            return
+        rows = [
+            (self._collection, r.session_id, r.id, r.ref, r.expires_at, v.tobytes(), r.text, encode(r))
+            for r, v in zip(new, np.asarray(vectors, dtype="<f4"), strict=True)
+        ]
+        refreshed = [
+            (r.ref, r.expires_at, r.text, encode(r), self._collection, r.session_id, r.id) for r in kept
+        ]
+        removed = [(self._collection, session, id) for _, session, id in old]
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "DELETE FROM private WHERE collection = ? AND session_id = ? AND id = ?", removed
+            )
+            connection.executemany(
+                "UPDATE private SET ref = ?, expires_at = ?, text = ?, blob = ? "
+                "WHERE collection = ? AND session_id = ? AND id = ?",
+                refreshed,
+            )
+            connection.executemany("INSERT OR REPLACE INTO private VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        if removed:
+            self._database.forget()
+
+    def update(self, records: Sequence[Record]) -> None:
+        self.replace((), records, (), NO_VECTORS)
+
+    def delete(self, keys: Sequence[Key]) -> None:
+        mine = [key for key in keys if key[0] == PRIVATE]
+        if mine:
+            self.replace(mine, (), (), NO_VECTORS)
+
+    def delete_session(self, session_id: str) -> int:
+        """Remove every row of a session, expired ones too; returns how many there were."""
+        with self._database.transaction() as connection:
+            cursor = connection.execute(
+                "DELETE FROM private WHERE collection = ? AND session_id = ?",
+                (self._collection, session_id),
+            )
+        self._database.forget()
+        return cursor.rowcount
+
+    def purge_expired(self) -> int:
+        """Erase rows and file hashes whose time has come; they were never returned since."""
+        now = time.time()
+        if not self._database.query(
+            "SELECT 1 FROM private WHERE collection = ? AND expires_at <= ? LIMIT 1",
+            (self._collection, now),
+        ):
+            return 0
+        with self._database.transaction() as connection:
+            mine = (self._collection, now)
+            gone = connection.execute("DELETE FROM private WHERE collection = ? AND expires_at <= ?", mine)
+            connection.execute("DELETE FROM files WHERE collection = ? AND expires_at <= ?", mine)
+        self._database.forget()
+        return gone.rowcount
+
+    def sessions(self) -> list[tuple[str, int]]:
+        """(session_id, chunks) of every session with chunks that have not expired."""
+        return self._database.query(
+            f"SELECT session_id, COUNT(*) FROM private WHERE collection = ? AND {_ALIVE} "
+            "GROUP BY session_id ORDER BY session_id",
+            (self._collection, time.time()),
+        )
+
+    def get(self, keys: Sequence[Key]) -> dict[Key, Record]:
+        found: dict[Key, Record] = {}
+        by_session: dict[str, list[str]] = {}
+        for scope, session, id in keys:
+            if scope == PRIVATE:
+                by_session.setdefault(session, []).append(id)
+        for session, ids in by_session.items():
+            for batch in _batches(ids):
+                for record, _ in self._rows((session,), ids=batch):
+                    found[record.key] = record
+        return found
+
+    def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
+        ids = None if condition.ids is None else sorted(condition.ids)
+        groups: Iterable[Sequence[str] | None] = [None] if ids is None else _batches(ids)
+        records = [
+            record
+            for group in groups
+            for record, _ in self._rows(sorted(access.read), ids=group)
+            if access.permits(record.flat()) and condition.matches(record)
+        ]
+        return iter(sorted(records, key=lambda record: (record.id, record.key)))
+
+    def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
+        """Exact: every row of the sessions is scored. Without a condition only vectors are read first."""
+        if not access.read:
+            return Found([], "none")
+        if condition.is_empty:
+            return Found(self._best(vector, k, access), "exact")
+        rows = [
+            (record, stored)
+            for record, stored in self._rows(sorted(access.read))
+            if access.permits(record.flat()) and condition.matches(record)
+        ]
+        return Found(_ranked(vector, rows)[:k], "exact+filter")
+
+    def _best(self, vector: Vector, k: int, access: Access) -> list[Hit]:
+        sessions = sorted(access.read)
+        rows = [
+            row
+            for batch in _batches(sessions)
+            for row in self._database.query(
+                "SELECT rowid, vector, id FROM private WHERE collection = ? AND "
+                f"session_id IN ({_marks(batch)}) AND {_ALIVE} AND length(vector) = ?",
+                (self._collection, *batch, time.time(), vector.nbytes),
+            )
+        ]
+        matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), -1)
+        values = similarities(vector, matrix).tolist()
+        order = sorted(range(len(rows)), key=lambda i: (-rounded(values[i]), rows[i][2]))
+        hits: list[Hit] = []
+        for start in range(0, len(order), max(k, 1)):
+            wanted = [rows[i][0] for i in order[start : start + k]]
+            fetched = [r for r in self._rows(sessions, rowids=wanted) if access.permits(r[0].flat())]
+            hits += _ranked(vector, fetched)
+            # A row that was refused leaves its place to the next ones; a tie may span two blocks.
+            if len(hits) >= k and (
+                start + k >= len(order)
+                or rounded(values[order[start + k]]) < rounded(hits[k - 1].similarity)
+            ):
+                break
+        return sorted(hits, key=lambda hit: hit.order)[:k]
+
+    def _rows(
+        self,
+        sessions: Sequence[str],
+        *,
+        ids: Sequence[str] | None = None,
+        rowids: Sequence[int] | None = None,
+    ) -> list[tuple[Record, Vector]]:
+        rows: list[tuple[Record, Vector]] = []
+        only: str = ""
+        values: tuple[str | int, ...] = ()
+        if ids is not None:
+            only, values = f" AND id IN ({_marks(ids)})", tuple(ids)
+        elif rowids is not None:
+            only, values = f" AND rowid IN ({_marks(rowids)})", tuple(rowids)
+        for batch in _batches(sessions):
+            for session, id, expires_at, vector, text, blob in self._database.query(
+                "SELECT session_id, id, expires_at, vector, text, blob FROM private WHERE collection = ? "
+                f"AND session_id IN ({_marks(batch)}) AND {_ALIVE}{only}",
+                (self._collection, *batch, time.time(), *values),
+            ):
+                record = decode(blob, text, id=id, scope=PRIVATE, session_id=session, expires_at=expires_at)
+                if record is not None:
+                    rows.append((record, np.frombuffer(vector, dtype="<f4")))
+        return rows
+
+    def close(self) -> None:
+        """The database belongs to the directory."""
+
+
+def _ranked(vector: Vector, rows: list[tuple[Record, Vector]]) -> list[Hit]:
+    rows = [row for row in rows if len(row[1]) == len(vector)]
+    if not rows:
+        return []
+    values = similarities(vector, np.stack([stored for _, stored in rows]))
+    hits = [Hit(record, float(value), stored) for (record, stored), value in zip(rows, values, strict=True)]
+    return sorted(hits, key=lambda hit: hit.order)

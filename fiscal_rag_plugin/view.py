@@ -1,0 +1,211 @@
+"""A view of a corpus: the access is bound once, and every call goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from .access import Access
+from .chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY, Chunk, Scope
+from .corpus import Corpus, DocumentInfo, Draft, Progress, WriteReport
+from .embedding import Embedder
+from .engines.base import ANYTHING, Condition, Record
+from .errors import AccessDeniedError, InvalidChunkError, NotPicklableError, SettingsError
+from .filters import parse_filter
+from .ranking import Explained, SearchQuery, SearchResult, check_top_k, explain
+from .vectors import as_vector
+
+
+class View:
+    """What a framework's component holds: a corpus and one access that cannot be changed.
+
+    ``access`` None is the unbound view of the operator: it reads and deletes public chunks, writes
+    any scope, and alone may bind others, list or erase sessions, and use the raw client.
+    """
+
+    __slots__ = ("_access", "_corpus", "_default_scope")
+
+    def __init__(
+        self, corpus: Corpus, access: Access | None = None, default_scope: str | None = None
+    ) -> None:
+        if access is not None and not isinstance(access, Access):
+            raise SettingsError(f"access must be an Access, not {type(access).__name__}")
+        if default_scope not in (None, PUBLIC):
+            raise SettingsError("default_scope is None or 'public'; a private chunk needs its session")
+        self._corpus = corpus
+        self._access = access
+        self._default_scope = default_scope
+
+    @property
+    def access(self) -> Access | None:
+        return self._access
+
+    @property
+    def default_scope(self) -> str | None:
+        return self._default_scope
+
+    @property
+    def embedder(self) -> Embedder | None:
+        return self._corpus.embedder
+
+    @property
+    def collection(self) -> str:
+        return self._corpus.collection
+
+    @property
+    def directory(self) -> str:
+        return str(self._corpus.directory.path)
+
+    # --- binding --------------------------------------------------------------------------------
+
+    def _operator(self, what: str) -> Corpus:
+        if self._access is not None:
+            raise AccessDeniedError(f"{what} belongs to the unbound store; this view is bound to an access")
+        return self._corpus
+
+    def for_access(self, access: Access) -> View:
+        return View(self._operator("for_access"), access)
+
+    def for_session(self, session_id: str) -> View:
+        """Reads public chunks and this session's, writes this session's."""
+        return View(self._operator("for_session"), Access.session(session_id))
+
+    def narrowed(self, *, session_id: str | None = None, access: Access | None = None) -> View:
+        """This view when nothing else is asked for; from the unbound one, the view asked for.
+
+        Raises:
+            AccessDeniedError: a bound view is asked for another access than its own.
+        """
+        if session_id is not None and access is not None:
+            raise AccessDeniedError("give session_id or access, not both")
+        wanted = Access.session(session_id) if session_id is not None else access
+        if self._access is None:
+            return View(self._corpus, wanted if wanted is not None else Access.public())
+        if wanted is not None and wanted != self._access:
+            raise AccessDeniedError("this view is bound to another access")
+        return self
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def placed(self, metadata: Mapping[str, Any]) -> tuple[Scope, str | None]:
+        """(scope, session) in which a node or document with this metadata is written.
+
+        On a view that is its write session, and metadata that claims anything else is refused.
+        On the unbound view the metadata must say it, or ``default_scope`` was given.
+        """
+        scope, session = metadata.get(SCOPE_KEY), metadata.get(SESSION_KEY)
+        if self._access is not None:
+            mine = self._access.write
+            if mine is None:
+                raise AccessDeniedError("this view writes no session")
+            if scope not in (None, PRIVATE) or session not in (None, mine):
+                raise AccessDeniedError(
+                    f"metadata claims another {SCOPE_KEY} or {SESSION_KEY} than this view writes"
+                )
+            return PRIVATE, mine
+        if scope is None and session is None and self._default_scope == PUBLIC:
+            return PUBLIC, None
+        if scope is None:
+            raise InvalidChunkError(
+                f"metadata must say {SCOPE_KEY} ('public', or 'private' with a {SESSION_KEY}); "
+                "or write through for_session(), or open the store with default_scope='public'"
+            )
+        # Corpus.write checks that the two belong together.
+        return scope, session
+
+    def write(self, drafts: Sequence[Draft], *, on_progress: Progress | None = None) -> WriteReport:
+        return self._corpus.write(drafts, access=self._access, on_progress=on_progress)
+
+    def add_chunks(
+        self, chunks: Sequence[Chunk], *, vectors: Any = None, on_progress: Progress | None = None
+    ) -> list[str]:
+        """Upsert chunks and return their ids in input order, repeats included.
+
+        ``vectors`` (n, dim) are used as they are; without them the new chunks are embedded.
+        """
+        drafts = _drafts(chunks, vectors)
+        return self.write(drafts, on_progress=on_progress).ids
+
+    def replace_document(
+        self, doc_id: str, chunks: Sequence[Chunk], *, vectors: Any = None,
+        expires_at: float | None = None, scope: str | None = None, session_id: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> WriteReport:  # fmt: skip
+        """Swap a source's version; scope and session are the chunks', or the view's when there are none."""
+        drafts = _drafts(chunks, vectors, expires_at)
+        if chunks:
+            scope, session_id = chunks[0].metadata.source_scope, chunks[0].metadata.session_id
+        elif self._access is not None:
+            scope, session_id = self.placed({})
+        return self._corpus.replace_document(
+            doc_id, drafts, scope=scope or PUBLIC, session_id=session_id,
+            access=self._access, on_progress=on_progress,
+        )  # fmt: skip
+
+    def delete(self, condition: Condition) -> int:
+        """Delete what matches among what this view writes; returns how many chunks."""
+        return self._corpus.delete(condition, access=self._access)
+
+    def delete_session(self, session_id: str) -> int:
+        """Erase a session to the byte; the operator's."""
+        return self._operator("delete_session").delete_session(session_id)
+
+    def list_sessions(self) -> list[tuple[str, int]]:
+        """(session_id, chunks) of every session; the operator's."""
+        return self._operator("list_sessions").engine.private.sessions()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        return self._corpus.get(ids, access=self._access)
+
+    def scan(self, condition: Condition = ANYTHING) -> Iterator[Record]:
+        return self._corpus.scan(condition, access=self._access)
+
+    def search(self, query: SearchQuery) -> SearchResult:
+        return self._corpus.search(query, access=self._access)
+
+    def explain(self, query: SearchQuery) -> tuple[SearchResult, list[Explained]]:
+        """The answer, and what became of each of the nearest candidates within access."""
+        result = self.search(query)
+        nearest = self._corpus.nearest(query, max(20, 2 * query.top_k), access=self._access)
+        return result, explain(query, result, nearest)
+
+    def list_documents(self) -> list[DocumentInfo]:
+        return self._corpus.list_documents(access=self._access)
+
+    def raw_query(self, vector: Any, *, top_k: int = 8, filter_dict: dict[str, Any] | None = None) -> Any:
+        """Chroma's native result with distances, on public chunks: infrastructure, never exposed."""
+        corpus = self._operator("raw_query")
+        parse_filter(filter_dict)
+        return corpus.engine.public.raw_query(
+            as_vector(vector, corpus.dimension), check_top_k(top_k), filter_dict or None
+        )
+
+    def close(self) -> None:
+        """Release files and locks; every view of this corpus is closed with it."""
+        self._corpus.close()
+
+    # --- a view is a handle ---------------------------------------------------------------------
+
+    def __copy__(self) -> View:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> View:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise NotPicklableError("a store is not pickled; open it again in the other process")
+
+    def __repr__(self) -> str:
+        return f"View(collection={self.collection!r}, access={self._access!r})"
+
+
+def _drafts(chunks: Sequence[Chunk], vectors: Any, expires_at: float | None = None) -> list[Draft]:
+    if any(not isinstance(chunk, Chunk) for chunk in chunks):
+        raise InvalidChunkError("expected Chunk objects; documents go through the framework's own add")
+    if vectors is None:
+        return [Draft.of_chunk(chunk, expires_at=expires_at) for chunk in chunks]
+    if len(vectors) != len(chunks):
+        raise InvalidChunkError(f"got {len(vectors)} vectors for {len(chunks)} chunks")
+    return [Draft.of_chunk(c, v, expires_at) for c, v in zip(chunks, vectors, strict=True)]
