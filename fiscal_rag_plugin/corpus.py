@@ -61,7 +61,7 @@ class WriteReport:
     kept: int = 0
     """already stored, the same in every respect"""
     updated: int = 0
-    """stored with the same vector; other text or metadata"""
+    """stored with the same text and vector; other metadata"""
     removed: int = 0
     """chunks of the old version that are gone"""
 
@@ -262,7 +262,8 @@ class Corpus:
         changed: list[Record] = []
         for key, draft in last.items():
             before = stored.get(key)
-            if before is None or before.fingerprint != draft.record.fingerprint:
+            same = before is not None and before.fingerprint == draft.record.fingerprint
+            if before is None or not same or before.text != draft.record.text:
                 new.append(draft)
             elif before != draft.record:
                 changed.append(draft.record)

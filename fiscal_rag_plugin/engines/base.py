@@ -108,7 +108,7 @@ class VectorEngine(Protocol):
         ...
 
     def update(self, records: Sequence[Record]) -> None:
-        """Replace text and metadata of existing keys and leave their vectors untouched."""
+        """Replace the metadata of existing keys; their texts and vectors stay untouched."""
         ...
 
     def delete(self, keys: Sequence[Key]) -> None:

@@ -144,11 +144,16 @@ class ChromaEngine:
         before = dict(zip(stored["ids"], stored["metadatas"] or [], strict=False))
         for id, row in zip(ids, rows, strict=True):
             row.update({key: None for key in before.get(id) or {} if key not in row})  # type: ignore[misc]
-        texts = [record.text for record in records]
         if vectors is None:
-            collection.update(ids=ids, documents=texts, metadatas=cast("Any", rows))
+            # Without a document: Chroma would download a model to embed a changed one.
+            collection.update(ids=ids, metadatas=cast("Any", rows))
         else:
-            collection.upsert(ids=ids, embeddings=vectors, documents=texts, metadatas=cast("Any", rows))
+            collection.upsert(
+                ids=ids,
+                embeddings=vectors,
+                documents=[r.text for r in records],
+                metadatas=cast("Any", rows),
+            )
 
     def _delete(self, client: ClientAPI, ids: list[str]) -> None:
         for part in self._batches(client, ids):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ..access import Access
 from ..vectors import Matrix, Vector, similarities
@@ -22,7 +23,8 @@ class MemoryEngine:
 
     def update(self, records: Sequence[Record]) -> None:
         for record in records:
-            self._rows[record.key] = (record, self._rows[record.key][1])
+            before, vector = self._rows[record.key]
+            self._rows[record.key] = (replace(record, text=before.text), vector)
 
     def delete(self, keys: Sequence[Key]) -> None:
         for key in keys:

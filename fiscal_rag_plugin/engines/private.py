@@ -53,16 +53,14 @@ class PrivateEngine:
             (self._collection, r.session_id, r.id, r.ref, r.expires_at, v.tobytes(), r.text, encode(r))
             for r, v in zip(new, np.asarray(vectors, dtype="<f4"), strict=True)
         ]
-        refreshed = [
-            (r.ref, r.expires_at, r.text, encode(r), self._collection, r.session_id, r.id) for r in kept
-        ]
+        refreshed = [(r.ref, r.expires_at, encode(r), self._collection, r.session_id, r.id) for r in kept]
         removed = [(self._collection, session, id) for _, session, id in old]
         with self._database.transaction() as connection:
             connection.executemany(
                 "DELETE FROM private WHERE collection = ? AND session_id = ? AND id = ?", removed
             )
             connection.executemany(
-                "UPDATE private SET ref = ?, expires_at = ?, text = ?, blob = ? "
+                "UPDATE private SET ref = ?, expires_at = ?, blob = ? "
                 "WHERE collection = ? AND session_id = ? AND id = ?",
                 refreshed,
             )
@@ -158,6 +156,8 @@ class PrivateEngine:
                 (self._collection, *batch, time.time(), vector.nbytes),
             )
         ]
+        if not rows:
+            return []
         matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), -1)
         values = similarities(vector, matrix).tolist()
         order = sorted(range(len(rows)), key=lambda i: (-rounded(values[i]), rows[i][2]))
