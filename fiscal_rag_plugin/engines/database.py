@@ -58,7 +58,7 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
             remedy = "the file is damaged; keep it, and restore a copy or run `fiscal-rag check`"
         raise StorageError(f"{doing} {path} failed ({error}); {remedy}") from None
     except OSError as error:
-        if isinstance(error, StorageError):
+        if isinstance(error, (StorageError, TimeoutError)):
             raise
         raise StorageError(f"{doing} {path} failed ({error.strerror or error})") from None
 
