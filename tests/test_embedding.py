@@ -7,8 +7,8 @@ import pickle
 import threading
 
 import pytest
-from embedders import CountingBackend, WordModel
-from processes import run_python
+from tests.embedders import CountingBackend, WordModel
+from tests.processes import run_python
 
 from fiscal_rag_plugin.embedding import EmbeddingService
 from fiscal_rag_plugin.embedding import service as service_module

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from embedders import CountingBackend, HashEmbedder, Returns
+from tests.embedders import CountingBackend, HashEmbedder, Returns
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from llama_index.core import MockEmbedding
 

