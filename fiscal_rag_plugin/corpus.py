@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from .access import Access
-from .chunks import PRIVATE, PUBLIC, Json, check_scope, validate_session_id
+from .chunks import PRIVATE, PUBLIC, check_scope, validate_session_id
 from .drafts import DocumentInfo, Draft, FileMark, WriteReport, check_expiry, document_info, fingerprint
-from .embedding import Embedder, embed_checked, embed_query_checked
+from .embedding import Embedder
 from .engines.base import ANYTHING, Condition, Hit, Key, Record
 from .engines.chroma import ChromaEngine, open_collection, validate_collection_name
 from .engines.directory import Directory, open_directory
 from .engines.embedded import EmbeddedEngine
 from .engines.private import PrivateEngine
-from .errors import AccessDeniedError, CollectionMismatchError, InvalidChunkError, NoEmbedderError
+from .errors import AccessDeniedError, InvalidChunkError
 from .ranking import SearchQuery, SearchResult, check_query, select
-from .vectors import Matrix, Vector, as_matrix, as_vector
+from .vectorizing import Progress, Vectorizer
+from .vectors import Matrix, Vector, as_vector
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
-"""Called with (texts embedded, texts to embed)."""
 
 
 class Corpus:
@@ -37,8 +35,7 @@ class Corpus:
         self.directory = directory
         self.engine = engine
         self.collection = collection
-        self.embedder = embedder
-        self._dimension: int | None = None
+        self.vectorizer = Vectorizer(directory.database, collection, embedder)
         self._closed = False
 
     @classmethod
@@ -62,7 +59,6 @@ class Corpus:
                 collection,
                 embedder,
             )
-            corpus.check_model(embedder)
             if create:
                 private.purge_expired()
         except BaseException:
@@ -73,72 +69,6 @@ class Corpus:
     def check_usable(self) -> None:
         """Raise StoreClosedError after close() or a fork."""
         self.directory.check_usable()
-
-    # --- model and vectors ----------------------------------------------------------------------
-
-    @property
-    def dimension(self) -> int | None:
-        """Of the vectors stored, None while there are none."""
-        if self._dimension is None:
-            stored = self.directory.database.manifest(self.collection).get("dimension")
-            self._dimension = stored if isinstance(stored, int) else None
-        return self._dimension
-
-    def check_model(self, embedder: Embedder | None) -> None:
-        """Refuse an embedder that declares another model than the one that made the index."""
-        model = getattr(embedder, "model_id", None)
-        stored = self.directory.database.manifest(self.collection).get("model")
-        if model and stored and model != stored:
-            raise CollectionMismatchError(
-                f"collection {self.collection!r} was made with model {stored!r}, this embedder is "
-                f"{model!r}; open it with the former, or ingest into another collection"
-            )
-
-    def embed_query(self, text: str) -> Vector:
-        """float32 ``(dim,)`` of a question."""
-        if self.embedder is None:
-            raise NoEmbedderError(
-                "the store was opened without an embedder; pass embedding_service= or embed_model=, "
-                "or query with a vector"
-            )
-        return embed_query_checked(self.embedder, text)
-
-    def _vectors(self, drafts: Sequence[Draft], on_progress: Progress | None) -> Matrix:
-        """Vectors of the drafts, given or embedded, all checked before anything is written."""
-        to_embed = [i for i, draft in enumerate(drafts) if draft.vector is None]
-        given = [i for i, draft in enumerate(drafts) if draft.vector is not None]
-        rows: list[Vector | None] = [None] * len(drafts)
-        if given:
-            matrix = as_matrix([drafts[i].vector for i in given], len(given), self.dimension)
-            for i, row in zip(given, matrix, strict=True):
-                rows[i] = row
-        if to_embed:
-            if self.embedder is None:
-                raise NoEmbedderError("text has to be embedded; open the store with an embedder")
-            self.check_model(self.embedder)
-            step = max(1, int(getattr(self.embedder, "batch_size", 32)))
-            for start in range(0, len(to_embed), step):
-                part = to_embed[start : start + step]
-                labels = [drafts[i].record.id for i in part]
-                matrix = embed_checked(self.embedder, [drafts[i].embedding_text for i in part], labels)
-                for i, row in zip(part, matrix, strict=True):
-                    rows[i] = row
-                if on_progress is not None:
-                    on_progress(start + len(part), len(to_embed))
-        matrix = as_matrix([row for row in rows if row is not None], len(drafts), self.dimension)
-        self._claim(matrix, embedded=bool(to_embed))
-        return matrix
-
-    def _claim(self, matrix: Matrix, *, embedded: bool) -> None:
-        """The first vectors decide dimension and model of the collection."""
-        values: dict[str, Json] = {"dimension": int(matrix.shape[1])}
-        model = getattr(self.embedder, "model_id", None)
-        if embedded and model:
-            values["model"] = model
-        stored = self.directory.database.claim_manifest(self.collection, values)
-        as_matrix(matrix, len(matrix), int(str(stored["dimension"])))
-        if embedded:
-            self.check_model(self.embedder)
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -213,7 +143,6 @@ class Corpus:
         """(drafts that need their vector written, records to refresh, count of unchanged ones)."""
         last: dict[Key, Draft] = {}
         for draft in drafts:
-            last.pop(draft.record.key, None)
             last[draft.record.key] = replace(
                 draft, record=replace(draft.record, fingerprint=fingerprint(draft))
             )
@@ -232,8 +161,8 @@ class Corpus:
 
     def _prepare(self, new: Sequence[Draft], on_progress: Progress | None) -> tuple[list[Record], Matrix]:
         if not new:
-            return [], np.empty((0, self.dimension or 0), dtype=np.float32)
-        return [draft.record for draft in new], self._vectors(new, on_progress)
+            return [], np.empty((0, self.vectorizer.dimension or 0), dtype=np.float32)
+        return [draft.record for draft in new], self.vectorizer.vectors(new, on_progress)
 
     # --- deleting -------------------------------------------------------------------------------
 
@@ -282,11 +211,8 @@ class Corpus:
         """The best hits within access; see :class:`SearchQuery` and ``ranking.select``."""
         self.check_usable()
         check_query(query)
-        vector = query.vector
-        if vector is None:
-            vector = self.embed_query(query.text or "")
-        vector = as_vector(vector, self.dimension)
-        if self.dimension is None:
+        vector = self._query_vector(query)
+        if self.vectorizer.dimension is None:
             return SearchResult([], "empty collection")
         found = self.engine.search(vector, query.candidates, access or Access.public(), query.condition)
         result = select(query, vector, found)
@@ -299,10 +225,16 @@ class Corpus:
 
     def nearest(self, query: SearchQuery, n: int, *, access: Access | None = None) -> list[Hit]:
         """The n nearest within access, without filter or threshold: what ``explain`` looks at."""
-        if self.dimension is None:
+        vector = self._query_vector(query)
+        if self.vectorizer.dimension is None:
             return []
-        vector = as_vector(query.vector if query.vector is not None else self.embed_query(query.text or ""))
         return self.engine.search(vector, n, access or Access.public()).hits
+
+    def _query_vector(self, query: SearchQuery) -> Vector:
+        vector = query.vector
+        if vector is None:
+            vector = self.vectorizer.embed_query(query.text or "")
+        return as_vector(vector, self.vectorizer.dimension)
 
     def list_documents(self, *, access: Access | None = None) -> list[DocumentInfo]:
         """The documents within access, by (scope, session, doc_id)."""

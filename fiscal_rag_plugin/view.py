@@ -7,13 +7,14 @@ from typing import Any, NoReturn
 
 from .access import Access
 from .chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY, Chunk, Scope
-from .corpus import Corpus, Progress
+from .corpus import Corpus
 from .drafts import DocumentInfo, Draft, FileMark, WriteReport
 from .embedding import Embedder
 from .engines.base import ANYTHING, Condition, Record
 from .errors import AccessDeniedError, InvalidChunkError, NotPicklableError, SettingsError
 from .filters import parse_filter
 from .ranking import Explained, SearchQuery, SearchResult, check_top_k, explain
+from .vectorizing import Progress
 from .vectors import as_vector
 
 
@@ -47,7 +48,7 @@ class View:
 
     @property
     def embedder(self) -> Embedder | None:
-        return self._corpus.embedder
+        return self._corpus.vectorizer.embedder
 
     @property
     def collection(self) -> str:
@@ -194,7 +195,7 @@ class View:
         corpus = self._operator("raw_query")
         parse_filter(filter_dict)
         return corpus.engine.public.raw_query(
-            as_vector(vector, corpus.dimension), check_top_k(top_k), filter_dict or None
+            as_vector(vector, corpus.vectorizer.dimension), check_top_k(top_k), filter_dict or None
         )
 
     def close(self) -> None:
