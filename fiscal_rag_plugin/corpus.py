@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from .access import Access
-from .chunks import PRIVATE, PUBLIC, Chunk, Json, check_scope, chunk_id, validate_session_id
+from .chunks import PRIVATE, PUBLIC, Json, check_scope, validate_session_id
+from .drafts import DocumentInfo, Draft, FileMark, WriteReport, check_expiry, document_info, fingerprint
 from .embedding import Embedder, embed_checked, embed_query_checked
 from .engines.base import ANYTHING, Condition, Hit, Key, Record
 from .engines.chroma import ChromaEngine, open_collection, validate_collection_name
@@ -26,58 +26,6 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 """Called with (texts embedded, texts to embed)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A record to be written, with its vector, or the text that makes it."""
-
-    record: Record
-    embedding_text: str
-    vector: Any = None
-
-    @classmethod
-    def of_chunk(cls, chunk: Chunk, vector: Any = None, expires_at: float | None = None) -> Draft:
-        """The draft of a chunk; its id is ``chunk_id(chunk)``."""
-        m = chunk.metadata
-        shell: dict[str, Json] = {
-            "start": chunk.start, "end": chunk.end,
-            "token_count": chunk.token_count, "overlap_tokens": chunk.overlap_tokens,
-        }  # fmt: skip
-        record = Record(
-            id=chunk_id(chunk), scope=m.source_scope, session_id=m.session_id, ref=m.doc_id,
-            text=chunk.text, metadata=m.to_store_dict(), shell=shell, expires_at=expires_at,
-        )  # fmt: skip
-        return cls(record, chunk.embedding_text, vector)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteReport:
-    """What a write did: ids in input order, repeats included, and how many chunks of each kind."""
-
-    ids: list[str]
-    embedded: int = 0
-    """made a vector of, now"""
-    kept: int = 0
-    """already stored, the same in every respect"""
-    updated: int = 0
-    """stored with the same text and vector; other metadata"""
-    removed: int = 0
-    """chunks of the old version that are gone"""
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentInfo:
-    """One source document within an access."""
-
-    doc_id: str | None
-    source_scope: str
-    session_id: str | None
-    chunks: int
-    tax: str
-    doc_type: str
-    retrieved_at: str
-    expires_at: float | None
 
 
 class Corpus:
@@ -211,6 +159,7 @@ class Corpus:
         self.check_usable()
         for draft in drafts:
             self._check_writable(draft.record.scope, draft.record.session_id, access)
+            check_expiry(draft.record)
         ids = [draft.record.id for draft in drafts]
         if not drafts:
             return WriteReport(ids)
@@ -221,33 +170,44 @@ class Corpus:
         self.engine.update(changed)
         return WriteReport(ids, embedded=len(new), kept=kept, updated=len(changed))
 
-    def replace_document(
-        self, doc_id: str, drafts: Sequence[Draft], *, scope: str, session_id: str | None = None,
-        access: Access | None = None, on_progress: Progress | None = None,
+    def replace_documents(
+        self, doc_ids: Collection[str], drafts: Sequence[Draft], *,
+        scope: str, session_id: str | None = None,
+        access: Access | None = None, file: FileMark | None = None, on_progress: Progress | None = None,
     ) -> WriteReport:  # fmt: skip
-        """Swap a source's old version for the new one, within one (scope, session).
+        """Swap the old versions of sources for the new ones, within one (scope, session).
 
-        A failure at any point leaves the old version answering.
+        All at once: a failure at any point leaves the old versions answering. ``file`` is
+        remembered when it is done, so that the same bytes are not read again.
         """
         self.check_usable()
         self._check_writable(scope, session_id, access)
         for draft in drafts:
-            where = (draft.record.scope, draft.record.session_id, draft.record.ref)
-            if where != (scope, session_id, doc_id):
-                raise InvalidChunkError(
-                    f"chunk {draft.record.id!r:.80} is not of document {doc_id!r:.80} and its scope"
-                )
+            record = draft.record
+            check_expiry(record)
+            if (record.scope, record.session_id) != (scope, session_id) or record.ref not in doc_ids:
+                raise InvalidChunkError(f"chunk {record.id!r:.80} is of another document, scope or session")
         new, changed, kept = self._sort_out(drafts)
         records, vectors = self._prepare(new, on_progress)
         wanted = {draft.record.key for draft in drafts}
         reader = Access.session(session_id) if session_id is not None else Access.public()
-        condition = Condition(doc_ids=frozenset([doc_id]))
-        stored = [r.key for r in self.engine.scan(reader, condition) if r.scope == scope]
-        old = [key for key in stored if key not in wanted]
+        stored = self.engine.scan(reader, Condition(doc_ids=frozenset(doc_ids)))
+        old = [record.key for record in stored if record.scope == scope and record.key not in wanted]
         if old or changed or records:
             self.engine.replace(old, changed, records, vectors)
+        if file is not None:
+            chunks = Counter(draft.record.ref or "" for draft in drafts)
+            expires_at = drafts[0].record.expires_at if drafts else None
+            self.directory.database.set_file(
+                self.collection, session_id or "", file.path, file.digest, dict(chunks), expires_at
+            )
         ids = [draft.record.id for draft in drafts]
         return WriteReport(ids, embedded=len(new), kept=kept, updated=len(changed), removed=len(old))
+
+    def ingested(self, path: str, session_id: str | None = None) -> tuple[str, dict[str, int]] | None:
+        """(digest, chunks by doc_id) of a file as it was last ingested, or None."""
+        self.check_usable()
+        return self.directory.database.file(self.collection, session_id or "", path)
 
     def _sort_out(self, drafts: Sequence[Draft]) -> tuple[list[Draft], list[Record], int]:
         """(drafts that need their vector written, records to refresh, count of unchanged ones)."""
@@ -255,7 +215,7 @@ class Corpus:
         for draft in drafts:
             last.pop(draft.record.key, None)
             last[draft.record.key] = replace(
-                draft, record=replace(draft.record, fingerprint=_fingerprint(draft))
+                draft, record=replace(draft.record, fingerprint=fingerprint(draft))
             )
         stored = self.engine.get(list(last))
         new: list[Draft] = []
@@ -350,28 +310,10 @@ class Corpus:
         for record in self.scan(access=access):
             groups.setdefault((record.scope, record.session_id or "", record.ref), []).append(record)
         order = sorted(groups, key=lambda key: (key[0] != PUBLIC, key[1], key[2] or ""))
-        return [_document_info(groups[key]) for key in order]
+        return [document_info(groups[key]) for key in order]
 
     def close(self) -> None:
         """Release files and locks; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self.engine.close()
-
-
-def _document_info(records: list[Record]) -> DocumentInfo:
-    first = records[0]
-    return DocumentInfo(
-        doc_id=first.ref, source_scope=first.scope, session_id=first.session_id, chunks=len(records),
-        tax=str(first.metadata.get("tax", "")), doc_type=str(first.metadata.get("doc_type", "")),
-        retrieved_at=max(str(r.metadata.get("retrieved_at", "")) for r in records),
-        expires_at=first.expires_at,
-    )  # fmt: skip
-
-
-def _fingerprint(draft: Draft) -> str:
-    """What the vector is made from: the vector given, else the embedding text."""
-    if draft.vector is not None:
-        raw = as_vector(draft.vector).astype("<f4").tobytes()
-        return "vector:" + hashlib.sha256(raw).hexdigest()
-    return "text:" + hashlib.sha256(draft.embedding_text.encode("utf-8")).hexdigest()

@@ -77,7 +77,7 @@ def check_mode(mode: object) -> Mode:
             f"mode {mode!r:.40} is not supported; there are {', '.join(MODES)}. "
             "Lexical and hybrid modes need the lexical index, which this version does not have"
         )
-    return cast("Mode", mode)
+    return mode
 
 
 def check_query(query: SearchQuery) -> None:
