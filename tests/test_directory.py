@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from fiscal_rag_plugin.access import Access
-from fiscal_rag_plugin.corpus import Corpus, Draft
+from fiscal_rag_plugin.corpus import Corpus
+from fiscal_rag_plugin.drafts import Draft
 from fiscal_rag_plugin.engines.base import Record
 from fiscal_rag_plugin.errors import (
     CollectionMismatchError,
@@ -185,7 +186,7 @@ def test_a_writer_that_died_in_a_replacement_leaves_the_old_version(corpus: Corp
             if vectors is not None:
                 os._exit(0)
         ChromaEngine._write = write_and_die
-        corpus.replace_document("d", [draft("new", [1, 0])], scope="public")
+        corpus.replace_documents(["d"], [draft("new", [1, 0])], scope="public")
         """,
         tmp_path / "db",
     )
@@ -193,7 +194,7 @@ def test_a_writer_that_died_in_a_replacement_leaves_the_old_version(corpus: Corp
     assert found(reader) == ["old1", "old2"], "a reader sees the old version, whole"
     assert [r.id for r in reader.scan()] == ["old1", "old2"]
     assert not reader.get(["new"])
-    reader.replace_document("d", [draft("new", [1, 0])], scope="public")
+    reader.replace_documents(["d"], [draft("new", [1, 0])], scope="public")
     assert found(reader) == ["new"]
     reader.close()
 
