@@ -82,6 +82,10 @@ class EmbeddingError(FiscalRagError, RuntimeError):
     """The embedding model failed or returned something that is not one vector a text."""
 
 
+class InvalidEmbedderError(FiscalRagError, TypeError):
+    """The object handed over as an embedder has no way to embed; the message says what is accepted."""
+
+
 class NoEmbedderError(FiscalRagError, ValueError):
     """A text has to be embedded, and the store was opened without an embedder."""
 

@@ -1,0 +1,1 @@
+"""LangChain components over the same store."""

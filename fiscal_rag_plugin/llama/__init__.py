@@ -1,0 +1,1 @@
+"""LlamaIndex components over the store."""
