@@ -102,6 +102,10 @@ class IngestError(FiscalRagError, ValueError):
     """A source file cannot be read; the message names the file and the place in it."""
 
 
+class GenerationError(FiscalRagError, RuntimeError):
+    """A language model returned no text, or an answer is read before it is complete."""
+
+
 class MissingExtraError(FiscalRagError, ImportError):
     """An optional dependency is absent; the message names the extra to install."""
 

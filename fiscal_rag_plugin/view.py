@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .access import Access
 from .chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY, Chunk, Scope
-from .corpus import Corpus, DocumentInfo, Draft, Progress, WriteReport
+from .corpus import Corpus
+from .drafts import DocumentInfo, Draft, FileMark, WriteReport
 from .embedding import Embedder
 from .engines.base import ANYTHING, Condition, Record
 from .errors import AccessDeniedError, InvalidChunkError, NotAChunkError, NotPicklableError, SettingsError
 from .filters import parse_filter
 from .ranking import Explained, SearchQuery, SearchResult, check_top_k, explain
+from .vectorizing import Progress
 from .vectors import Vector, as_vector
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class View:
 
     @property
     def embedder(self) -> Embedder | None:
-        return self._corpus.embedder
+        return self._corpus.vectorizer.embedder
 
     @property
     def collection(self) -> str:
@@ -131,27 +133,37 @@ class View:
 
     def replace_document(
         self, doc_id: str, chunks: Sequence[Chunk], *, vectors: Any = None,
-        expires_at: float | None = None, scope: str | None = None, session_id: str | None = None,
-        on_progress: Progress | None = None,
+        expires_at: float | None = None, on_progress: Progress | None = None,
     ) -> WriteReport:  # fmt: skip
-        """Swap a source's version; scope and session are the chunks', or the view's when there are none."""
-        drafts = _drafts(chunks, vectors, expires_at)
+        """Swap a source's old version for these chunks; no chunks remove it. See replace_documents."""
+        return self.replace_documents(
+            [doc_id], chunks, vectors=vectors, expires_at=expires_at, on_progress=on_progress
+        )
+
+    def replace_documents(
+        self, doc_ids: Sequence[str], chunks: Sequence[Chunk], *, vectors: Any = None,
+        expires_at: float | None = None, file: FileMark | None = None, on_progress: Progress | None = None,
+    ) -> WriteReport:  # fmt: skip
+        """Swap the versions of these sources, all at once, in the scope of the chunks or of the view.
+
+        ``expires_at`` (POSIX seconds, private chunks only) is when they are no longer returned.
+        """
         if chunks:
-            scope, session_id = chunks[0].metadata.source_scope, chunks[0].metadata.session_id
-        elif self._access is not None:
-            scope, session_id = self.placed({})
-        return self._corpus.replace_document(
-            doc_id, drafts, scope=scope or PUBLIC, session_id=session_id,
-            access=self._access, on_progress=on_progress,
+            scope, session = chunks[0].metadata.source_scope, chunks[0].metadata.session_id
+        else:
+            scope, session = self.placed({}) if self._access is not None else (PUBLIC, None)
+        return self._corpus.replace_documents(
+            doc_ids, _drafts(chunks, vectors, expires_at), scope=scope, session_id=session,
+            access=self._access, file=file, on_progress=on_progress,
         )  # fmt: skip
 
     def replace(
-        self, doc_id: str, drafts: Sequence[Draft], *, scope: str, session_id: str | None = None,
+        self, doc_ids: Sequence[str], drafts: Sequence[Draft], *, scope: str, session_id: str | None = None,
         on_progress: Progress | None = None,
     ) -> WriteReport:  # fmt: skip
-        """Swap a source's version, as :meth:`replace_document` does for chunks, for drafts of any kind."""
-        return self._corpus.replace_document(
-            doc_id, drafts, scope=scope, session_id=session_id,
+        """As :meth:`replace_documents`, for drafts of any kind."""
+        return self._corpus.replace_documents(
+            doc_ids, drafts, scope=scope, session_id=session_id,
             access=self._access, on_progress=on_progress,
         )  # fmt: skip
 
@@ -164,6 +176,10 @@ class View:
         else:
             mine = (PRIVATE, self._access.write)
         return [record for record in self.scan(condition) if (record.scope, record.session_id) == mine]
+
+    def ingested(self, path: str) -> tuple[str, dict[str, int]] | None:
+        """(digest, chunks by doc_id) of a file as this view last ingested it."""
+        return self._corpus.ingested(path, self._access.write if self._access is not None else None)
 
     def delete(self, condition: Condition) -> int:
         """Delete what matches among what this view writes; returns how many chunks."""
@@ -187,7 +203,7 @@ class View:
 
     def embed_query(self, text: str) -> Vector:
         """float32 ``(dim,)`` of a question; raises NoEmbedderError when there is no embedder."""
-        return self._corpus.embed_query(text)
+        return self._corpus.vectorizer.embed_query(text)
 
     def search(self, query: SearchQuery) -> SearchResult:
         return self._corpus.search(query, access=self._access)
@@ -211,7 +227,7 @@ class View:
         corpus = self._operator("raw_query")
         parse_filter(filter_dict)
         return corpus.engine.public.raw_query(
-            as_vector(vector, corpus.dimension), check_top_k(top_k), filter_dict or None
+            as_vector(vector, corpus.vectorizer.dimension), check_top_k(top_k), filter_dict or None
         )
 
     def close(self) -> None:

@@ -7,8 +7,6 @@ import pickle
 import threading
 
 import pytest
-from embedders import CountingBackend, WordModel
-from processes import run_python
 
 from fiscal_rag_plugin.embedding import EmbeddingService
 from fiscal_rag_plugin.embedding import service as service_module
@@ -22,6 +20,8 @@ from fiscal_rag_plugin.errors import (
     TextTooLongError,
 )
 from fiscal_rag_plugin.settings import FiscalSettings
+from tests.embedders import CountingBackend, WordModel
+from tests.processes import run_python
 
 
 class TestLoading:

@@ -8,7 +8,6 @@ import threading
 
 import numpy as np
 import pytest
-from embedders import CountingBackend, HashEmbedder, Returns
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from llama_index.core import MockEmbedding
 
@@ -30,6 +29,7 @@ from fiscal_rag_plugin.errors import (
 from fiscal_rag_plugin.llama.embedding import FiscalEmbedding
 from fiscal_rag_plugin.settings import FiscalSettings
 from langchain_fiscal_rag.embeddings import FiscalEmbeddings
+from tests.embedders import CountingBackend, HashEmbedder, Returns
 
 
 class TestInjection:

@@ -48,7 +48,8 @@ def open_collection(directory: Directory, name: str, *, create: bool) -> None:
         if name not in names:
             return names, None, None
         collection = client.get_collection(name, embedding_function=None)
-        return names, collection.configuration, collection.metadata
+        # The parsed `configuration` warns about every collection without an embedding function.
+        return names, collection.configuration_json, collection.metadata
 
     names, configuration, metadata = directory.read(look)
     if name in names:

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS private (
 );
 CREATE TABLE IF NOT EXISTS files (
     collection TEXT NOT NULL, session_id TEXT NOT NULL, path TEXT NOT NULL,
-    digest TEXT NOT NULL, doc_ids TEXT NOT NULL, expires_at REAL,
+    digest TEXT NOT NULL, chunks TEXT NOT NULL, expires_at REAL,
     PRIMARY KEY (collection, session_id, path)
 ) WITHOUT ROWID;
 """
@@ -58,7 +58,7 @@ def storage_errors(path: Path, doing: str) -> Iterator[None]:
             remedy = "the file is damaged; keep it, and restore a copy or run `fiscal-rag check`"
         raise StorageError(f"{doing} {path} failed ({error}); {remedy}") from None
     except OSError as error:
-        if isinstance(error, StorageError):
+        if isinstance(error, (StorageError, TimeoutError)):
             raise
         raise StorageError(f"{doing} {path} failed ({error.strerror or error})") from None
 
@@ -201,10 +201,10 @@ class Database:
 
     # --- files ----------------------------------------------------------------------------------
 
-    def file_digest(self, collection: str, session_id: str, path: str) -> tuple[str, list[str]] | None:
-        """(digest, doc_ids) of a file ingested before and not expired; session "" is public."""
+    def file(self, collection: str, session_id: str, path: str) -> tuple[str, dict[str, int]] | None:
+        """(digest, chunks by doc_id) of a file ingested before and not expired; session "" is public."""
         rows = self.query(
-            "SELECT digest, doc_ids FROM files WHERE collection = ? AND session_id = ? AND path = ? "
+            "SELECT digest, chunks FROM files WHERE collection = ? AND session_id = ? AND path = ? "
             "AND (expires_at IS NULL OR expires_at > ?)",
             (collection, session_id, path, time.time()),
         )
@@ -212,27 +212,34 @@ class Database:
 
     def set_file(
         self, collection: str, session_id: str, path: str,
-        digest: str, doc_ids: list[str], expires_at: float | None,
+        digest: str, chunks: dict[str, int], expires_at: float | None,
     ) -> None:  # fmt: skip
+        """Remember a file; another file that gave the same documents is to be read again."""
+        self.forget_files(collection, session_id, chunks)
         with self.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
-                (collection, session_id, path, digest, json.dumps(doc_ids), expires_at),
+                (collection, session_id, path, digest, json.dumps(chunks), expires_at),
             )
 
-    def forget_files(self, collection: str, session_id: str, doc_ids: list[str] | None = None) -> None:
+    def forget_files(
+        self, collection: str, session_id: str, doc_ids: Collection[str] | None = None
+    ) -> None:
         """Drop file hashes, so that the files are read again: of these documents, or all."""
         with self.transaction() as connection:
             rows = connection.execute(
-                "SELECT path, doc_ids FROM files WHERE collection = ? AND session_id = ?",
+                "SELECT path, chunks FROM files WHERE collection = ? AND session_id = ?",
                 (collection, session_id),
             ).fetchall()
-            for path, stored in rows:
-                if doc_ids is None or set(json.loads(stored)) & set(doc_ids):
-                    connection.execute(
-                        "DELETE FROM files WHERE collection = ? AND session_id = ? AND path = ?",
-                        (collection, session_id, path),
-                    )
+            gone = [
+                p
+                for p, chunks in rows
+                if doc_ids is None or not json.loads(chunks).keys().isdisjoint(doc_ids)
+            ]
+            connection.executemany(
+                "DELETE FROM files WHERE collection = ? AND session_id = ? AND path = ?",
+                [(collection, session_id, path) for path in gone],
+            )
 
     def close(self) -> None:
         if self._closed or os.getpid() != self._pid:

