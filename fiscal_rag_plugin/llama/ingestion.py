@@ -15,7 +15,7 @@ from llama_index.core.schema import BaseNode, Document
 from llama_index.core.storage.docstore import BaseDocumentStore
 
 from ..chunks import PUBLIC, SCOPE_KEY, Scope, check_scope
-from ..corpus import Draft
+from ..drafts import Draft
 from ..engines.base import Condition, Record
 from ..view import View
 from .nodes import drafts_of
@@ -46,20 +46,21 @@ class FiscalIngestionPipeline(IngestionPipeline):
 
     Different from stock, which deletes before it embeds and notes a hash before it stores:
 
-    - everything is transformed and embedded first; then each changed document is swapped, new
-      version in, old version out; the docstore is told last. A run that fails can be repeated.
+    - everything is transformed and embedded first; then the changed documents are swapped, new
+      versions in, old ones out; the docstore is told last. A run that fails can be repeated.
     - UPSERTS_AND_DELETE deletes only documents that the store's own view holds, and a document
       counts as unchanged only if that view has it: sessions may even share a docstore.
+    - a document that the docstore does not know but the view holds is swapped, not doubled.
     - nodes without an embedding are embedded by the store instead of being left out.
 
     Without a vector store, or with another kind, it is the stock pipeline.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
-        """As IngestionPipeline; the default transformations embed with the store's own embedder."""
+        """As IngestionPipeline; by default a SentenceSplitter alone, and the store embeds."""
         store = keywords.get("vector_store")
         if not args and keywords.get("transformations") is None and isinstance(store, FiscalVectorStore):
-            keywords["transformations"] = [SentenceSplitter(), store.embed_model]
+            keywords["transformations"] = [SentenceSplitter()]
         super().__init__(*args, **keywords)
 
     @dispatcher.span
@@ -122,7 +123,8 @@ class FiscalIngestionPipeline(IngestionPipeline):
     def _plan(self, inputs: Sequence[BaseNode], view: View) -> _Plan:
         strategy = self.docstore_strategy
         if self.docstore is None:
-            return _Plan(strategy, list(inputs))
+            documents = [(_place(view, node), node.node_id) for node in inputs if node.ref_doc_id is None]
+            return _Plan(strategy, list(inputs), {id: place for place, id in _held(view, documents)})
         if strategy == DocstoreStrategy.DUPLICATES_ONLY:
             return _Plan(strategy, _without_duplicates(inputs, self.docstore, view))
         return self._plan_upserts(inputs, self.docstore, view)
@@ -134,10 +136,11 @@ class FiscalIngestionPipeline(IngestionPipeline):
         held = _held(view, [(p, _doc_id(n)) for p, n in zip(places, inputs, strict=True)])
         for place, node in zip(places, inputs, strict=True):
             id = _doc_id(node)
-            if hashes[id] and hashes[id] != node.hash:
-                plan.changed[id] = place
-            elif hashes[id] and (place, id) in held:
+            if hashes[id] == node.hash and (place, id) in held:
                 continue
+            # A node that is new does not replace the other nodes of its document.
+            if hashes[id] or (node.ref_doc_id is None and (place, id) in held):
+                plan.changed[id] = place
             plan.to_run.append(node)
         if plan.strategy == DocstoreStrategy.UPSERTS_AND_DELETE:
             before = set(docstore.get_all_document_hashes().values())
@@ -151,8 +154,6 @@ class FiscalIngestionPipeline(IngestionPipeline):
     def _finish(
         self, plan: _Plan, made: Sequence[BaseNode], store: FiscalVectorStore, store_doc_text: bool
     ) -> None:
-        if bare := [node for node in made if node.embedding is None]:
-            store.embed_model(bare)
         _store(plan, drafts_of(made, store.view), store.view)
         for doc_id in plan.missing:
             _remove(doc_id, store.view)
@@ -222,15 +223,16 @@ def _remove(doc_id: str, view: View, but: Collection[str] = ()) -> None:
 
 
 def _store(plan: _Plan, drafts: Sequence[Draft], view: View) -> None:
-    """New documents in one write, then each changed one swapped; a new version is never half seen."""
-    swapped: dict[str, list[Draft]] = {doc_id: [] for doc_id in plan.changed}
-    added: list[Draft] = []
-    for draft in drafts:
-        swapped.get(draft.record.ref or "", added).append(draft)
-    view.write(added)
-    for doc_id, versions in swapped.items():
-        scope, session_id = place = plan.changed[doc_id]
+    """New documents in one write, then the changed ones swapped, all of a place at once."""
+    view.write([draft for draft in drafts if draft.record.ref not in plan.changed])
+    written = {draft.record.id for draft in drafts}
+    places: dict[Place, list[str]] = {}
+    for doc_id, place in plan.changed.items():
+        places.setdefault(place, []).append(doc_id)
+    for place, doc_ids in places.items():
         home = _home(view, place)
-        home.replace(doc_id, versions, scope=scope, session_id=session_id)
-        # A document that was stored as one node has no chunks to swap.
-        _remove(doc_id, home, but={draft.record.id for draft in drafts})
+        versions = [draft for draft in drafts if draft.record.ref in doc_ids]
+        home.replace(doc_ids, versions, scope=place[0], session_id=place[1])
+        for doc_id in doc_ids:
+            # A document that was stored as one node has no chunks to swap.
+            _remove(doc_id, home, but=written)

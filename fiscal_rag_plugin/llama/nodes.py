@@ -21,7 +21,7 @@ from llama_index.core.schema import (
 )
 
 from ..chunks import SCOPE_KEY, SESSION_KEY, Json, copy_json, copy_metadata, validate_id
-from ..corpus import Draft
+from ..drafts import Draft
 from ..engines.base import Record
 from ..errors import InvalidChunkError
 from ..view import View

@@ -68,7 +68,9 @@ def search_query(query: VectorStoreQuery, keywords: Mapping[str, Any]) -> Search
 def _prefetch(keywords: Mapping[str, Any], top_k: int) -> int | None:
     count, factor = keywords.get("mmr_prefetch_k"), keywords.get("mmr_prefetch_factor")
     if factor is None:
-        return None if count is None else check_top_k(count)
+        if count is not None and (type(count) is not int or count < 1):
+            raise InvalidQueryError(f"mmr_prefetch_k must be an int of at least 1, not {count!r:.40}")
+        return count
     if count is not None:
         raise InvalidQueryError("give mmr_prefetch_k or mmr_prefetch_factor, not both")
     number = isinstance(factor, (int, float)) and not isinstance(factor, bool)

@@ -20,7 +20,8 @@ from llama_index.core.vector_stores.types import (
 
 from ..access import Access
 from ..chunks import Chunk
-from ..corpus import Corpus, DocumentInfo, WriteReport
+from ..corpus import Corpus
+from ..drafts import DocumentInfo, WriteReport
 from ..embedding import as_embedder
 from ..engines.base import ANYTHING, Condition
 from ..errors import AccessDeniedError, InvalidQueryError, SettingsError
