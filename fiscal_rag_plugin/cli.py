@@ -76,9 +76,7 @@ def ingest(
     doc_type: Annotated[str | None, typer.Option(help="for files that do not say it, as law")] = None,
     fiscal_year: Annotated[int | None, typer.Option(help="for files that do not say it")] = None,
     session: Annotated[str | None, typer.Option(help="upload privately, for this session alone")] = None,
-    expires_at: Annotated[
-        str | None, typer.Option(help="private: ISO time with zone, when it ends")
-    ] = None,
+    expires_at: Annotated[str | None, typer.Option(help="private: when it ends, ISO with zone")] = None,
     chunk_tokens: Annotated[int | None, typer.Option(help="budget of a chunk in model tokens")] = None,
     chunk_overlap: Annotated[int | None, typer.Option(help="tokens repeated between chunks")] = None,
     directory: Dir = None,
@@ -158,7 +156,7 @@ def search(
     no_threshold: NoThreshold = False,
     mode: Mode = "dense",
     explain: Annotated[
-        bool, typer.Option("--explain", help="every candidate, and why it was kept or not")
+        bool, typer.Option("--explain", help="every candidate, and why it was kept")
     ] = False,
     directory: Dir = None,
     collection: Collection = None,
@@ -204,9 +202,7 @@ def stats(directory: Dir = None, collection: Collection = None, as_json: Json = 
 def delete(
     doc_id: Annotated[str | None, typer.Option(help="the document, as `list` shows it")] = None,
     session: Annotated[str | None, typer.Option(help="of this session; alone: erase the session")] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="do not ask before a whole session is erased")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask before erasing a session")] = False,
     directory: Dir = None,
     collection: Collection = None,
     as_json: Json = False,
@@ -273,7 +269,7 @@ def main() -> NoReturn:
     """Run the command and exit with its code."""
     # The program's own messages say it; a library's log lines would stand between them.
     logging.getLogger("fiscal_rag_plugin").addHandler(logging.NullHandler())
-    usage_error = typer.BadParameter.__bases__[0]
+    usage_error: type[Any] = typer.BadParameter.__bases__[0]
     try:
         code = app(standalone_mode=False)
     except typer.Abort:

@@ -27,6 +27,7 @@ from .maintenance import Stats
 from .ranking import Explained, SearchResult
 
 EXCERPT_CHARS = 320
+_STATES = ("ingested", "unchanged", "failed")
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -73,7 +74,7 @@ def ingest_progress(*, visible: bool) -> Iterator[OnProgress | None]:
 
 def report_as_dict(report: IngestReport) -> dict[str, Any]:
     totals = {name: report.total(name) for name in ("chunks", "embedded", "kept", "updated", "removed")}
-    states = {name: report.count(name) for name in ("ingested", "unchanged", "failed")}
+    states = {name: report.count(name) for name in _STATES}
     return {"files": [asdict(file) for file in report.files], "totals": {**states, **totals}}
 
 
@@ -82,10 +83,8 @@ def print_report(report: IngestReport, *, quiet: bool) -> None:
         complain(problem)
     if quiet or not report.files:
         return
-    states = [("ingested", "green"), ("unchanged", ""), ("failed", "red")]
-    line = Text("Files:  ")
-    line.append(", ".join(f"{report.count(name)} {name}" for name, _ in states if report.count(name)))
-    out.print(line)
+    states = [f"{report.count(name)} {name}" for name in _STATES if report.count(name)]
+    out.print(f"Files:  {', '.join(states)}")
     parts = {
         "embedded": "embedded",
         "kept": "kept",
@@ -181,18 +180,8 @@ def print_documents(documents: Sequence[DocumentInfo], *, as_json: bool) -> None
     if not documents:
         out.print("No documents.")
         return
-    table = Table(
-        "document",
-        "scope",
-        "tax",
-        "type",
-        "chunks",
-        "retrieved",
-        "expires",
-        box=None,
-        header_style="bold",
-        pad_edge=False,
-    )
+    columns = ("document", "scope", "tax", "type", "chunks", "retrieved", "expires")
+    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for d in documents:
         expires = "" if d.expires_at is None else _local(d.expires_at)
         table.add_row(
@@ -214,7 +203,8 @@ def print_stats(found: Stats, *, as_json: bool) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     rows: dict[str, Any] = {
         "directory": found.directory, "collection": found.collection,
-        "public chunks": found.public_chunks, "private chunks": f"{found.private_chunks} of {found.sessions} sessions",
+        "public chunks": found.public_chunks,
+        "private chunks": f"{found.private_chunks} of {found.sessions} sessions",
         "model": found.model or "not declared", "dimension": found.dimension or "none yet",
         "size on disk": f"{found.bytes_on_disk / 1e6:.1f} MB",
     }  # fmt: skip

@@ -15,6 +15,10 @@ class InvalidChunkError(FiscalRagError, ValueError):
     """A chunk, its metadata or an identifier breaks a rule; nothing was written."""
 
 
+class NotAChunkError(InvalidChunkError, TypeError):
+    """Something else than a Chunk was handed over as one; nothing was written."""
+
+
 class InvalidFilterError(FiscalRagError, ValueError):
     """A functional filter cannot be understood or exceeds a limit."""
 

@@ -80,8 +80,8 @@ def check_mode(mode: object) -> Mode:
     return mode
 
 
-def check_query(query: SearchQuery) -> None:
-    """Raise InvalidQueryError unless every parameter is in its range."""
+def check_parameters(query: SearchQuery) -> None:
+    """Raise InvalidQueryError unless everything but the question itself is in its range."""
     check_mode(query.mode)
     check_top_k(query.top_k)
     check_threshold(query.score_threshold)
@@ -90,6 +90,11 @@ def check_query(query: SearchQuery) -> None:
     trade_off = query.mmr_threshold
     if isinstance(trade_off, bool) or not isinstance(trade_off, (int, float)) or not 0 <= trade_off <= 1:
         raise InvalidQueryError(f"mmr_threshold must be a number in [0, 1], not {trade_off!r:.40}")
+
+
+def check_query(query: SearchQuery) -> None:
+    """Raise InvalidQueryError unless there is a question and every parameter is in its range."""
+    check_parameters(query)
     if query.vector is None and not (query.text or "").strip():
         raise InvalidQueryError("a query needs a non-blank text or a vector")
 

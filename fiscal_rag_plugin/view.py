@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .access import Access
 from .chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY, Chunk, Scope
@@ -11,12 +11,15 @@ from .corpus import Corpus
 from .drafts import DocumentInfo, Draft, FileMark, WriteReport
 from .embedding import Embedder
 from .engines.base import ANYTHING, Condition, Record
-from .errors import AccessDeniedError, InvalidChunkError, NotPicklableError, SettingsError
+from .errors import AccessDeniedError, InvalidChunkError, NotAChunkError, NotPicklableError, SettingsError
 from .filters import parse_filter
 from .maintenance import Stats, check, stats
 from .ranking import Explained, SearchQuery, SearchResult, check_top_k, explain
 from .vectorizing import Progress
-from .vectors import as_vector
+from .vectors import Vector, as_vector
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
 
 
 class View:
@@ -155,6 +158,26 @@ class View:
             access=self._access, file=file, on_progress=on_progress,
         )  # fmt: skip
 
+    def replace(
+        self, doc_ids: Sequence[str], drafts: Sequence[Draft], *, scope: str, session_id: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> WriteReport:  # fmt: skip
+        """As :meth:`replace_documents`, for drafts of any kind."""
+        return self._corpus.replace_documents(
+            doc_ids, drafts, scope=scope, session_id=session_id,
+            access=self._access, on_progress=on_progress,
+        )  # fmt: skip
+
+    def owned(self, condition: Condition = ANYTHING) -> list[Record]:
+        """What :meth:`delete` would delete: the write session's records, the unbound view's public ones."""
+        if self._access is None:
+            mine: tuple[Scope, str | None] = (PUBLIC, None)
+        elif self._access.write is None:
+            return []
+        else:
+            mine = (PRIVATE, self._access.write)
+        return [record for record in self.scan(condition) if (record.scope, record.session_id) == mine]
+
     def ingested(self, path: str) -> tuple[str, dict[str, int]] | None:
         """(digest, chunks by doc_id) of a file as this view last ingested it."""
         return self._corpus.ingested(path, self._access.write if self._access is not None else None)
@@ -187,6 +210,10 @@ class View:
     def scan(self, condition: Condition = ANYTHING) -> Iterator[Record]:
         return self._corpus.scan(condition, access=self._access)
 
+    def embed_query(self, text: str) -> Vector:
+        """float32 ``(dim,)`` of a question; raises NoEmbedderError when there is no embedder."""
+        return self._corpus.vectorizer.embed_query(text)
+
     def search(self, query: SearchQuery) -> SearchResult:
         return self._corpus.search(query, access=self._access)
 
@@ -198,6 +225,11 @@ class View:
 
     def list_documents(self) -> list[DocumentInfo]:
         return self._corpus.list_documents(access=self._access)
+
+    @property
+    def client(self) -> ClientAPI:
+        """Chroma's own client as it is open now: it is reopened when another process writes."""
+        return self._operator("client").engine.public.client()
 
     def raw_query(self, vector: Any, *, top_k: int = 8, filter_dict: dict[str, Any] | None = None) -> Any:
         """Chroma's native result with distances, on public chunks: infrastructure, never exposed."""
@@ -228,7 +260,10 @@ class View:
 
 def _drafts(chunks: Sequence[Chunk], vectors: Any, expires_at: float | None = None) -> list[Draft]:
     if any(not isinstance(chunk, Chunk) for chunk in chunks):
-        raise InvalidChunkError("expected Chunk objects; documents go through the framework's own add")
+        raise NotAChunkError(
+            "expected Chunk objects, which keep the cited text apart from the embedded one; a LlamaIndex "
+            "node goes through add(), a LangChain document through add_documents()"
+        )
     if vectors is None:
         return [Draft.of_chunk(chunk, expires_at=expires_at) for chunk in chunks]
     if len(vectors) != len(chunks):

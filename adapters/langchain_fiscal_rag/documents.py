@@ -9,7 +9,7 @@ from uuid import uuid4
 from langchain_core.documents import Document
 
 from fiscal_rag_plugin.chunks import copy_metadata, validate_id, validate_text
-from fiscal_rag_plugin.corpus import Draft
+from fiscal_rag_plugin.drafts import Draft
 from fiscal_rag_plugin.engines.base import Hit, Record
 from fiscal_rag_plugin.view import View
 

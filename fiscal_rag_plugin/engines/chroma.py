@@ -222,6 +222,10 @@ class ChromaEngine:
 
         return int(self._read(inspect))
 
+    def client(self) -> ClientAPI:
+        """The client as it is open now; the next reopening closes it."""
+        return self._directory.read(lambda client: client)
+
     def raw_query(self, vector: Vector, k: int, where: dict[str, Any] | None) -> Any:
         """Chroma's own result, with distances: infrastructure, never an answer to a user."""
         return self._read(
