@@ -7,13 +7,14 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fiscal_rag_plugin.chunks import PUBLIC, Chunk
 from fiscal_rag_plugin.drafts import FileMark
 from fiscal_rag_plugin.embedding.port import model_id_of
+from fiscal_rag_plugin.engines.base import Condition
 from fiscal_rag_plugin.errors import (
     EmbeddingError,
     IngestError,
@@ -46,6 +47,8 @@ class FileReport:
     updated: int = 0
     removed: int = 0
     problems: tuple[str, ...] = ()
+    ids: tuple[str, ...] = field(default=(), repr=False)
+    """the chunks stored, by id; filled by :func:`ingest_file`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,33 @@ def ingest_path(
         if on_progress is not None:
             on_progress(Progress(name, done, total, embedded))
     return IngestReport(tuple(reports))
+
+
+def ingest_file(
+    view: View, path: str | Path, options: IngestOptions | None = None, *,
+    name: str | None = None, on_progress: OnProgress | None = None,
+) -> FileReport:  # fmt: skip
+    """Ingest one file and return what was stored: an upload, synchronous, beside other processes.
+
+    ``name`` becomes its ``doc_id`` instead of the file's own name, for uploads in temporary files.
+
+    Raises:
+        IngestError: the file cannot be read or embedded; nothing of it was written.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise IngestError(f"{path.name}: no such file")
+    report = _ingest_file(
+        view,
+        path,
+        name or path.name,
+        options or IngestOptions(),
+        _teller(on_progress, name or path.name, 0, path.stat().st_size, path.stat().st_size, 0),
+    )
+    if report.problems:
+        raise IngestError("; ".join(report.problems))
+    stored = view.owned(Condition(doc_ids=frozenset(report.doc_ids)))
+    return replace(report, ids=tuple(record.id for record in stored))
 
 
 def _teller(
