@@ -13,6 +13,7 @@ from .embedding import Embedder
 from .engines.base import ANYTHING, Condition, Record
 from .errors import AccessDeniedError, InvalidChunkError, NotAChunkError, NotPicklableError, SettingsError
 from .filters import parse_filter
+from .maintenance import Stats, check, stats
 from .ranking import Explained, SearchQuery, SearchResult, check_top_k, explain
 from .vectorizing import Progress
 from .vectors import Vector, as_vector
@@ -192,6 +193,14 @@ class View:
     def list_sessions(self) -> list[tuple[str, int]]:
         """(session_id, chunks) of every session; the operator's."""
         return self._operator("list_sessions").engine.private.sessions()
+
+    def stats(self) -> Stats:
+        """How much is stored; the operator's."""
+        return stats(self._operator("stats"))
+
+    def check(self) -> list[str]:
+        """What is wrong with the collection, one sentence each; the operator's."""
+        return check(self._operator("check"))
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -50,15 +50,15 @@ def decode(
             text=text, metadata=inner["metadata"], kind=inner["kind"], shell=inner["shell"],
             fingerprint=inner["fingerprint"], expires_at=expires_at,
         )  # fmt: skip
-        # A caller's metadata may repeat the access keys, as a Chunk's does, but not contradict them.
-        claims = (
-            record.metadata.get(SCOPE_KEY, record.scope),
-            record.metadata.get(SESSION_KEY, record.session_id),
-        )
+        # A caller's metadata may repeat the access keys, as a Chunk's does, or hold None there, which
+        # claims nothing; it may not contradict them.
+        claims = [record.metadata.get(SCOPE_KEY), record.metadata.get(SESSION_KEY)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    agree = (record.id, record.scope, record.session_id) == (id, scope, session_id)
-    return record if agree and claims == (scope, session_id) else None
+    if (record.id, record.scope, record.session_id) != (id, scope, session_id):
+        return None
+    contradicted = any(c not in (None, own) for c, own in zip(claims, (scope, session_id), strict=True))
+    return None if contradicted else record
 
 
 def project(record: Record) -> dict[str, Projected]:

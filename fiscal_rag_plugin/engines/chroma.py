@@ -12,7 +12,7 @@ from ..errors import CollectionMismatchError, CollectionNotFoundError, SettingsE
 from ..vectors import Matrix, Vector
 from .base import ANYTHING, Condition, Found, Key, Record
 from .blob import BLOB_KEY, chroma_where, encode, project
-from .chroma_search import PAGE, Search, records_of
+from .chroma_search import PAGE, Search, decoded, records_of
 from .directory import Directory
 
 if TYPE_CHECKING:
@@ -204,6 +204,23 @@ class ChromaEngine:
             return Search(collection, hidden, vector, k, access, condition).run()
 
         return cast("Found", self._read(run))
+
+    def unreadable(self, dimension: int | None) -> int:
+        """How many rows have been edited, or have no vector of this dimension."""
+
+        def inspect(collection: Collection, hidden: frozenset[str]) -> int:
+            ids = [id for id in collection.get(include=[])["ids"] if id not in hidden]
+            bad = 0
+            for start in range(0, len(ids), PAGE):
+                page = collection.get(
+                    ids=ids[start : start + PAGE], include=["metadatas", "documents", "embeddings"]
+                )
+                vectors = cast("Any", page["embeddings"])
+                whole = {id for id, v in zip(page["ids"], vectors, strict=True) if len(v) == dimension}
+                bad += len(ids[start : start + PAGE]) - len(whole & decoded(page).keys())
+            return bad
+
+        return int(self._read(inspect))
 
     def client(self) -> ClientAPI:
         """The client as it is open now; the next reopening closes it."""

@@ -115,7 +115,7 @@ class Search:
                 continue
             matrix = np.asarray(found["embeddings"], dtype=np.float32)
             values = similarities(self._vector, matrix).tolist()
-            records = _decoded(found)
+            records = decoded(found)
             for id, value, row in zip(found["ids"], values, matrix, strict=True):
                 record = records.get(id)
                 if record is not None and self._keeps(record):
@@ -128,11 +128,11 @@ def records_of(collection: Collection, ids: Sequence[str]) -> dict[str, Record]:
     records: dict[str, Record] = {}
     for start in range(0, len(ids), PAGE):
         page = list(ids[start : start + PAGE])
-        records.update(_decoded(collection.get(ids=page, include=["metadatas", "documents"])))
+        records.update(decoded(collection.get(ids=page, include=["metadatas", "documents"])))
     return records
 
 
-def _decoded(found: Any) -> dict[str, Record]:
+def decoded(found: Any) -> dict[str, Record]:
     """Rows whose blob, text and index entry agree; any other has been edited and is nobody's."""
     records: dict[str, Record] = {}
     for id, metadata, text in zip(found["ids"], found["metadatas"], found["documents"], strict=True):

@@ -135,6 +135,10 @@ class Database:
                 raise
             connection.execute("COMMIT")
 
+    def integrity(self) -> list[str]:
+        """SQLite's own complaints about the file; none when it is whole."""
+        return [row[0] for row in self.query("PRAGMA quick_check") if row[0] != "ok"]
+
     def forget(self, seconds: float = BUSY_SECONDS) -> bool:
         """Move the log into the file and empty it; False when readers held it all that time."""
         deadline = time.monotonic() + seconds

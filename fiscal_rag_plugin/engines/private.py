@@ -199,6 +199,17 @@ class PrivateEngine:
                     rows.append((record, np.frombuffer(vector, dtype="<f4")))
         return rows
 
+    def unreadable(self, dimension: int | None) -> int:
+        """How many rows disagree with themselves or have a vector of another dimension."""
+        bad = 0
+        for session, id, vector, text, blob in self._database.query(
+            "SELECT session_id, id, length(vector), text, blob FROM private WHERE collection = ?",
+            (self._collection,),
+        ):
+            record = decode(blob, text, id=id, scope=PRIVATE, session_id=session)
+            bad += record is None or vector != 4 * (dimension or 0)
+        return bad
+
     def close(self) -> None:
         """The database belongs to the directory."""
 

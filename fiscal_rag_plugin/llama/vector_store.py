@@ -33,11 +33,12 @@ from .handle import Handle
 from .nodes import drafts_of, nodes_of
 from .queries import ids_of, refuse_keywords, search_query
 from .store_info import STORE_INFO
+from .uploads import Uploads
 
 _DICT_KEYS = ("persist_dir", "collection_name", "default_scope", "bound")
 
 
-class FiscalVectorStore(Handle, BasePydanticVectorStore):
+class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
     """A handle on a corpus with one access, bound when it is made and never changed.
 
     Without an access it is the operator's: it reads and deletes public chunks, writes any scope,

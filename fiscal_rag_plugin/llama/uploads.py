@@ -1,0 +1,52 @@
+"""Files into a store: what a web application does with an upload, and an operator with a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from pathlib import Path
+
+from ..ingest.run import FileReport, IngestOptions, IngestReport, OnProgress, ingest_file, ingest_path
+from ..view import View
+
+
+class Uploads:
+    """Mixed into the store: a bound one uploads privately, the unbound one publishes."""
+
+    @property
+    def view(self) -> View:
+        raise AttributeError("view")
+
+    def ingest_file(
+        self, path: str | Path, *, name: str | None = None, tax: str | None = None,
+        doc_type: str | None = None, expires_at: dt.datetime | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> FileReport:  # fmt: skip
+        """Store one file and return what was stored; it can be asked about when this returns.
+
+        ``name`` is its ``doc_id`` (the file's own name otherwise); ``expires_at`` (with a time zone,
+        private uploads only) is when it is no longer returned. Ingesting it again replaces it.
+
+        Raises:
+            IngestError: the file cannot be read or embedded; nothing of it was written.
+        """
+        options = IngestOptions(tax=tax, doc_type=doc_type, expires_at=expires_at)
+        return ingest_file(self.view, path, options, name=name, on_progress=on_progress)
+
+    async def aingest_file(
+        self, path: str | Path, *, name: str | None = None, tax: str | None = None,
+        doc_type: str | None = None, expires_at: dt.datetime | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> FileReport:  # fmt: skip
+        """:meth:`ingest_file` in a thread."""
+        return await asyncio.to_thread(
+            self.ingest_file, path, name=name, tax=tax, doc_type=doc_type,
+            expires_at=expires_at, on_progress=on_progress,
+        )  # fmt: skip
+
+    def ingest(
+        self, path: str | Path, options: IngestOptions | None = None, *,
+        on_progress: OnProgress | None = None,
+    ) -> IngestReport:  # fmt: skip
+        """Store every supported file under a folder; a file that cannot be read is reported, not raised."""
+        return ingest_path(self.view, path, options, on_progress=on_progress)

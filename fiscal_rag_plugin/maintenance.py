@@ -1,0 +1,69 @@
+"""What the operator looks at: how much is stored, and whether it is whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .corpus import Corpus
+from .errors import StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Sizes of a collection; ``bytes_on_disk`` is of the whole directory."""
+
+    directory: str
+    collection: str
+    public_chunks: int
+    private_chunks: int
+    sessions: int
+    dimension: int | None
+    model: str | None
+    generation: int
+    bytes_on_disk: int
+
+
+def stats(corpus: Corpus) -> Stats:
+    """How much is stored, expired uploads not counted."""
+    corpus.check_usable()
+    sessions = corpus.engine.private.sessions()
+    model = corpus.directory.database.manifest(corpus.collection).get("model")
+    files = (path for path in corpus.directory.path.rglob("*") if path.is_file())
+    return Stats(
+        directory=str(corpus.directory.path), collection=corpus.collection,
+        public_chunks=corpus.engine.public.count(),
+        private_chunks=sum(chunks for _, chunks in sessions), sessions=len(sessions),
+        dimension=corpus.vectorizer.dimension, model=model if isinstance(model, str) else None,
+        generation=corpus.directory.database.generation()[0],
+        bytes_on_disk=sum(path.stat().st_size for path in files),
+    )  # fmt: skip
+
+
+def check(corpus: Corpus) -> list[str]:
+    """What is wrong with a collection, one sentence each; an empty list is a healthy one.
+
+    Every row is read: text, metadata and vector must be there and agree.
+    """
+    corpus.check_usable()
+    database, name = corpus.directory.database, corpus.collection
+    problems = [f"fiscal.sqlite3: {line}" for line in database.integrity()]
+    pending = len(database.pending(name))
+    if pending:
+        problems.append(
+            f"a replacement was interrupted: {pending} chunks of it are hidden; "
+            "the next public write removes them"
+        )
+    if database.generation()[1]:
+        problems.append("a public write is under way, or its process died; readers wait for it")
+    dimension = corpus.vectorizer.dimension
+    for part, engine in (("public", corpus.engine.public), ("private", corpus.engine.private)):
+        try:
+            bad = engine.unreadable(dimension)
+        except StorageError as error:
+            problems.append(f"{part} chunks cannot be read: {error}")
+            continue
+        if bad:
+            problems.append(
+                f"{bad} {part} chunks are unreadable and are never returned; ingest their sources again"
+            )
+    return problems
