@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_index.core.bridge.pydantic import PrivateAttr, field_validator
+from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr, field_validator
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle
 
@@ -81,6 +81,8 @@ class CosineThresholdPostprocessor(BaseNodePostprocessor):
 
     ``score_threshold=None`` keeps everything. It must follow a retriever whose scores are cosines.
     """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, validate_assignment=True)
 
     score_threshold: float | None = DEFAULT_SCORE_THRESHOLD
 
