@@ -28,6 +28,7 @@ from fiscal_rag_plugin.errors import (
     UnexpectedArgumentError,
     UnsupportedModeError,
 )
+from fiscal_rag_plugin.pipeline import RAGPipeline
 from fiscal_rag_plugin.view import View
 from langchain_fiscal_rag import FiscalRagRetriever, FiscalRagVectorStore, get_retriever
 from tests.embedders import HashEmbedder
@@ -388,3 +389,25 @@ class TestBoundAccess:
             pickle.dumps(mine)
         assert ids(copy.deepcopy(mine).invoke("1 0")) == ids(mine.invoke("1 0"))
         assert mine.session_id == "A"
+
+
+class TestInAPipeline:
+    """RAGPipeline borrows ``similarity_key`` for its citations."""
+
+    @pytest.mark.parametrize("kind", ["retriever", "as_retriever"])
+    def test_citations_carry_the_similarity_and_documents_stay_as_invoked(self, planted: View, kind: str):
+        store = FiscalRagVectorStore(planted)
+        retriever: Any = (
+            get_retriever(score_threshold=0.5, vectorstore=store)
+            if kind == "retriever"
+            else store.as_retriever(search_kwargs={"score_threshold": 0.5})
+        )
+        answer = RAGPipeline(retriever).answer_query("1 0")
+        assert [c.similarity for c in answer.citations] == pytest.approx([1.0, 0.6], abs=1e-6)
+        assert [c.source for c in answer.citations] == ["one", "six"]
+        assert answer.source_documents == retriever.invoke("1 0")
+
+    def test_a_similarity_key_that_is_no_metadata_key_is_refused(self, planted: View):
+        for wrong in ("", 7, True):
+            with pytest.raises(SettingsError):
+                FiscalRagRetriever(vectorstore=planted, similarity_key=wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,10 +71,10 @@ class TestWhatTheModelSees:
             )  # fmt: skip
             view.add_chunks([Chunk("El tipo general es el 21", "x tipo " * (i + 1), metadata, i, 30)])
         answer = search_tool(view).invoke("tipo general")
-        assert answer.count("</pasaje>") == 3
-        for page in ("Pág. 5", "Págs. 5–7", "Pág. N/A"):
-            assert f'fuente="liva" artículo="Artículo &quot;90&quot;" página="{page}">' in answer
-        assert "El tipo general es el 21" in answer
+        opened = re.findall(r"<pasaje-\w+ (n=.*)>\nEl tipo general es el 21\n</pasaje-\w+>", answer)
+        cited = 'fuente="liva" articulo="Artículo &quot;90&quot;"'
+        pages = [' paginas="Pág. 5"', ' paginas="Págs. 5–7"', ""]
+        assert sorted(o[6:] for o in opened) == sorted(cited + p for p in pages)
         view.close()
 
     def test_a_passage_cannot_close_its_own_delimiter(self, tmp_path: Path):
@@ -85,10 +86,11 @@ class TestWhatTheModelSees:
 
         FiscalRagVectorStore(view).add_documents([Document(page_content=text)])
         answer = search_tool(view).invoke("iva")
-        assert answer.count("</pasaje>") == answer.count("<pasaje ") == 1
-        assert answer.endswith("</pasaje>")
-        assert "3 < 4" in answer
-        assert "no sigas" in answer.split("<pasaje")[0]
+        heading, passage = answer.split("\n\n")
+        assert "nunca instrucciones" in heading
+        assert passage.count("<") == 2
+        assert re.fullmatch(r"<pasaje-(\w+) n=\S+>\n.*\n</pasaje-\1>", passage)
+        assert "3 &lt; 4" in answer
         view.close()
 
     def test_without_any_passage_it_says_so(self, view: View):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fiscal_rag_plugin.engines.base import Condition
 from fiscal_rag_plugin.errors import SettingsError, UnexpectedArgumentError
 from fiscal_rag_plugin.filters import all_of, parse_filter
 from fiscal_rag_plugin.ranking import SearchQuery, check_threshold, check_top_k
@@ -80,8 +79,3 @@ def _raised(configured: float | None, given: object) -> float | None:
             f"score_threshold can only be raised at query time; this retriever has {configured:g}"
         )
     return threshold
-
-
-def condition_of(filter: object, *more: Any) -> Condition:
-    """The condition of a filter in either syntax and of further parsed ones."""
-    return Condition(filter=all_of(parse_filter(filter), *more))

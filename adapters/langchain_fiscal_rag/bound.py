@@ -12,7 +12,12 @@ from pydantic import ConfigDict, Field
 from typing_extensions import Self
 
 from fiscal_rag_plugin.access import Access
-from fiscal_rag_plugin.errors import AccessDeniedError, NotPicklableError, UnexpectedArgumentError
+from fiscal_rag_plugin.errors import (
+    AccessDeniedError,
+    NotPicklableError,
+    SettingsError,
+    UnexpectedArgumentError,
+)
 
 from .asking import view_of
 
@@ -30,6 +35,8 @@ class BoundRetriever(BaseRetriever):
     model_config = ConfigDict(extra="forbid")
 
     vectorstore: Any = Field(exclude=True, repr=False)
+    similarity_key: str | None = None
+    """Metadata key under which documents carry their cosine; None shows it nowhere."""
 
     @property
     def access(self) -> Access:
@@ -46,6 +53,8 @@ class BoundRetriever(BaseRetriever):
         """``value`` when it may stand in the field ``name``."""
         if name not in cls.model_fields:
             raise UnexpectedArgumentError(f"{cls.__name__} has no field {name!r:.60}")
+        if name == "similarity_key" and value is not None and (not isinstance(value, str) or not value):
+            raise SettingsError(f"similarity_key must be None or a metadata key, not {value!r:.40}")
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:

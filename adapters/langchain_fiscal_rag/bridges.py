@@ -7,12 +7,11 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from fiscal_rag_plugin.frameworks import BORROWED_KEY
+
+from .bound import BoundRetriever
 from .documents import with_source
 from .nodes import to_documents, to_nodes
-from .retriever import FiscalRagRetriever
-
-_SCORE_KEY = "fiscal:similarity"
-"""Reserved: no stored metadata can have it."""
 
 
 def as_runnable(
@@ -45,7 +44,7 @@ def as_llama_retriever(
 ) -> BaseRetriever:
     """A LangChain retriever as a LlamaIndex retriever.
 
-    Nodes of a FiscalRagRetriever carry their similarity; of another one, the number that its
+    Nodes of this package's retrievers carry their similarity; of another one, the number that its
     documents have under ``score_key``, or no score.
     """
     return _FromLangChain(langchain_retriever, score_key)
@@ -55,9 +54,9 @@ class _FromLangChain(BaseRetriever):
     def __init__(self, retriever: Runnable[str, list[Document]], score_key: str | None) -> None:
         super().__init__()
         if score_key is None:
-            if isinstance(retriever, FiscalRagRetriever) and retriever.similarity_key is None:
-                retriever = retriever.model_copy(update={"similarity_key": _SCORE_KEY})
-            score_key = getattr(retriever, "similarity_key", None) or _SCORE_KEY
+            if isinstance(retriever, BoundRetriever) and retriever.similarity_key is None:
+                retriever = retriever.model_copy(update={"similarity_key": BORROWED_KEY})
+            score_key = getattr(retriever, "similarity_key", None) or BORROWED_KEY
         self._retriever = retriever
         self._score_key = score_key
 

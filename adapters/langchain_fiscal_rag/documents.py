@@ -56,13 +56,19 @@ def stored_document(record: Record) -> Document:
 def retrieved_document(hit: Hit, similarity_key: str | None = None) -> Document:
     """As a retriever answers: the original text, the stored metadata and the computed source.
 
-    ``similarity_key`` names the metadata key for the cosine; without one it is not shown.
+    See :func:`with_similarity` for the key.
     """
     record = hit.record
     metadata = with_source(record.flat(), record.ref)
+    document = Document(id=record.id, page_content=record.text, metadata=metadata)
+    return with_similarity(document, hit, similarity_key)
+
+
+def with_similarity(document: Document, hit: Hit, similarity_key: str | None) -> Document:
+    """``document`` with the hit's cosine under that metadata key; None shows it nowhere."""
     if similarity_key is not None:
-        metadata[similarity_key] = hit.similarity
-    return Document(id=record.id, page_content=record.text, metadata=metadata)
+        document.metadata[similarity_key] = hit.similarity
+    return document
 
 
 def with_source(metadata: dict[str, Any], ref: str | None = None) -> dict[str, Any]:

@@ -44,8 +44,6 @@ class FiscalRagRetriever(BoundRetriever):
     """What was in force on this ISO day."""
     tax_year: int | None = None
     """What governs this year's accrual: see ``filters.in_force``."""
-    similarity_key: str | None = None
-    """Metadata key under which documents carry their cosine; None leaves it out."""
 
     def __init__(
         self, *, vectorstore: Any, session_id: str | None = None, access: Access | None = None,

@@ -20,7 +20,7 @@ from fiscal_rag_plugin.ranking import SearchQuery, check_query, check_threshold
 
 from .asking import narrowed, view_of
 from .bound import BoundRetriever
-from .documents import stored_document
+from .documents import stored_document, with_similarity
 
 if TYPE_CHECKING:
     from .vectorstore import FiscalRagVectorStore
@@ -64,7 +64,8 @@ class FiscalRagStoreRetriever(BoundRetriever, VectorStoreRetriever):
         **kwargs: Any,
     ) -> list[Document]:
         hits = view_of(self.vectorstore).search(narrowed(self._query(query), kwargs)).hits
-        return [stored_document(hit.record) for hit in hits]
+        key = self.similarity_key
+        return [with_similarity(stored_document(hit.record), hit, key) for hit in hits]
 
     async def _aget_relevant_documents(
         self,

@@ -11,19 +11,19 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from filelock import FileLock, Timeout
 
 from ..chunks import Json
 from ..errors import FiscalRagError, LockTimeoutError, StaleIndexError, StorageError, StoreClosedError
+from .client import chroma_errors, close_client, open_client
 from .database import Database, storage_errors
 from .sharing import SharedLock
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-MIN_SQLITE = (3, 35, 0)
-"""What Chroma needs (docs.trychroma.com, troubleshooting)."""
 
 _POLL_SECONDS = 0.005
 _OPTIMISTIC_READS = 3
@@ -156,9 +153,9 @@ class Directory:
             # The writer died inside a commit: the lock that this thread holds was free.
             value = self.database.bump_generation(writing=False)
         if self._client is not None:
-            _close_client(self._client)
+            close_client(self._client)
             self._client = None
-        self._client = _open_client(self.path)
+        self._client = open_client(self.path)
         self._seen = value
 
     def _require_client(self) -> ClientAPI:
@@ -183,7 +180,7 @@ class Directory:
                 self._reopen()
             self.database.bump_generation(writing=True)
             try:
-                with storage_errors(self.path, "writing"), _chroma_errors(self.path):
+                with storage_errors(self.path, "writing"), chroma_errors(self.path):
                     yield
             finally:
                 self._seen = self.database.bump_generation(writing=False)
@@ -256,7 +253,7 @@ class Directory:
         with self._shared.exclusive():
             self._closed = True
             if self._client is not None:
-                _close_client(self._client)
+                close_client(self._client)
                 self._client = None
             self._writer_lock.release()
             self.database.close()
@@ -276,41 +273,3 @@ def _forget_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)
-
-
-def _open_client(path: Path) -> ClientAPI:
-    if sqlite3.sqlite_version_info < MIN_SQLITE:
-        wanted = ".".join(map(str, MIN_SQLITE))
-        raise StorageError(
-            f"Chroma needs sqlite {wanted} or newer, this Python has {sqlite3.sqlite_version}"
-        )
-    import chromadb
-    from chromadb.config import Settings
-
-    with storage_errors(path, "opening"), _chroma_errors(path):
-        return chromadb.PersistentClient(
-            path=str(path), settings=Settings(anonymized_telemetry=False, allow_reset=False)
-        )
-
-
-def _close_client(client: Any) -> None:
-    with suppress(Exception):
-        client.close()
-
-
-@contextmanager
-def _chroma_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (FiscalRagError, sqlite3.Error, OSError):
-        raise
-    except BaseException as error:
-        # A panic of Chroma's Rust core is a BaseException of its own kind.
-        if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
-            raise
-        if isinstance(error, (ValueError, TypeError)) and not type(error).__module__.startswith("chromadb"):
-            raise
-        raise StorageError(
-            f"Chroma failed in {path} ({type(error).__name__}: {str(error)[:120]}); "
-            "check that the disk is not full and that this user may write there"
-        ) from error

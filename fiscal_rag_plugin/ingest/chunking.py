@@ -19,7 +19,7 @@ MIN_BUDGET_TOKENS = 16
 # A span longer than this for each token of the budget is cut without counting: prose has about 4
 # characters a token, and a real tokenizer takes a second for the megabyte that surely is too long.
 MAX_CHARS_PER_TOKEN = 12
-OVERLAP_CHARS_PER_TOKEN = 6
+OVERLAP_CHARS_PER_TOKEN = 8
 
 
 def chunk_source(

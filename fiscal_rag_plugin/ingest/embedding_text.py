@@ -38,11 +38,11 @@ def heading_line(
     if path and path[0] == title:
         path = path[1:]
     names = [*path, label] if label else list(path)
-    if not names or count_tokens is None:
+    if count_tokens is None:
         return _line(title, names)
     if title:
         title = shorten(title, count_tokens, budget_tokens // 4)
-    candidates = [_line(title, names[i:]) for i in range(len(names))] + [_line("", names[-1:])]
+    candidates = [_line(title, names[i:]) for i in range(max(len(names), 1))] + [_line("", names[-1:])]
     return next((c for c in candidates if count_tokens(c) <= budget_tokens // 2), "")
 
 

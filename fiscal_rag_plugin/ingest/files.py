@@ -80,12 +80,12 @@ def decode_markup(data: bytes, where: str) -> str:
         label = (declared[1] or declared[2]).decode("ascii")
     try:
         name = codecs.lookup(label).name
-        if name.startswith("utf-16"):  # A declaration that can be read as ASCII is not in UTF-16.
-            name = "utf-8"
-        if not codecs.lookup(name)._is_text_encoding:
-            raise LookupError
+        "".encode(name)  # Refuses codecs that are no text encodings, such as rot13.
     except LookupError:
         raise IngestError(f"{where}: unknown encoding {label!r:.40}; save the file as UTF-8") from None
+    if name.startswith("utf-16"):
+        # A declaration that can be read as ASCII does not stand in UTF-16.
+        name = "utf-8"
     return _decode(data, "cp1252" if name in _WINDOWS else name, where, "correct the encoding it declares")
 
 

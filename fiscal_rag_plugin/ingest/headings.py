@@ -82,7 +82,7 @@ def statute_level(line: str) -> int | None:
     if match := _ARTICLE.fullmatch(line):
         tail = line[match.end("latin") : match.start("title")]
         title = match["title"]
-        if not title or (any(c in tail for c in ".:-–—º") and title[0].isupper()):
+        if not title or (any(c in tail for c in ".:-–—º") and tail[-1] == " " and title[0].isupper()):
             return _STATUTE_LEVELS.index("artículo") + 1
         return None
     if match := _DIVISION.fullmatch(line):

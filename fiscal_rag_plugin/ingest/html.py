@@ -76,6 +76,7 @@ class _Page:
         self._separator = "\n\n"
         self._mark = ""
         self._number: int | None = None
+        self._row_separator = "\n\n"
 
     def walk(self, element: Element) -> None:
         tag = element.tag
@@ -106,6 +107,8 @@ class _Page:
             self._number = int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 1
         elif tag == "ul":
             self._number = None
+        elif tag == "table":
+            self._row_separator = "\n\n"
         elif tag == "li":
             self._separator = "\n"
             self._mark = "- " if outer is None else f"{outer}. "
@@ -131,8 +134,8 @@ class _Page:
     def _row(self, row: Element) -> None:
         self.flush()
         if text := table_row(row):
-            first = row.getprevious() is None and row.getparent().getprevious() is None
-            self.builder.add(text, "\n\n" if first else "\n")
+            self.builder.add(text, self._row_separator)
+            self._row_separator = "\n"
 
     def flush(self) -> None:
         lines = (_SPACE.sub(" ", line).strip() for line in "".join(self._inline).split("\n"))

@@ -26,7 +26,7 @@ def read_jsonl(data: bytes, doc_id: str) -> ReadResult:
             continue
         where = f"{doc_id}: line {number}"
         try:
-            source = _read_line(line, where, f"{doc_id}:{number}")
+            source = _source(_object(line, where), where, f"{doc_id}:{number}")
             if first := seen.get(source.doc_id):
                 raise IngestError(
                     f"{where}: doc_id {source.doc_id!r:.200} was given in line {first} already"
@@ -39,7 +39,7 @@ def read_jsonl(data: bytes, doc_id: str) -> ReadResult:
     return ReadResult(tuple(sources), tuple(problems))
 
 
-def _read_line(line: bytes, where: str, default_doc_id: str) -> Source:
+def _object(line: bytes, where: str) -> dict[str, object]:
     try:
         value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -50,22 +50,22 @@ def _read_line(line: bytes, where: str, default_doc_id: str) -> Source:
         raise IngestError(f"{where}: not JSON: a number out of range, or nested too deep") from None
     if not isinstance(value, dict):
         raise IngestError(f"{where}: a line is a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _source(value: dict[str, object], where: str, default_doc_id: str) -> Source:
     text = value.pop("text", None)
     if not isinstance(text, str) or not text.strip():
         raise IngestError(f"{where}: 'text' is missing or blank")
+    path = tuple(_path_of(value.pop("section_path", None)))
     fields, extra = split_metadata(value, where)
     doc_id = str(fields.pop("doc_id", "")) or default_doc_id
-    title = extra.get("section_title")
-    path = tuple(_path_of(value.get("section_path")))
-    section = Section(
-        0,
-        len(text),
-        str(fields.pop("section_label", "")),
-        path,
-        title=title if isinstance(title, str) else "",
-    )
-    fields.pop("section_path", None)
-    return Source(doc_id, text, (section,), fields=fields, extra=extra)
+    label, title = str(fields.pop("section_label", "")), extra.get("section_title")
+    section = Section(0, len(text), label, path, title=title if isinstance(title, str) else "")
+    try:
+        return Source(doc_id, text, (section,), fields=fields, extra=extra)
+    except IngestError as error:
+        raise IngestError(f"{where}: {error}") from None
 
 
 def _path_of(value: object) -> Iterator[str]:

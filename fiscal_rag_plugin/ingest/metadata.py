@@ -34,7 +34,7 @@ Declared = tuple[dict[str, str | int], dict[str, Json]]
 def split_metadata(raw: Mapping[str, object], where: str) -> Declared:
     """``raw`` as (fields, extra): known names become fields, all others stay the document's own.
 
-    An empty (null) field is left out, a ``section_path`` list is joined by " > ", YAML days
+    An empty (null) field is left out, a ``section_path`` list is joined by " > ", days
     become ISO days, a numeric string becomes a number where a field is one. Access keys stay
     among the fields as a claim, which :func:`check_claims` compares with the scope asked for.
 
@@ -107,7 +107,10 @@ def check_claims(fields: Mapping[str, object], scope: Scope, session_id: str | N
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Safe YAML without aliases: nine levels of nine aliases expand to millions of values."""
+    """Safe YAML without aliases, in which a day is the text it is written as.
+
+    Nine levels of nine aliases expand to millions of values.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -115,6 +118,12 @@ class _PlainLoader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(None, None, "aliases are not allowed", mark)
         node: yaml.Node | None = super().compose_node(parent, index)
         return node
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 def parse_yaml(text: str, where: str, first_line: int = 1) -> object:

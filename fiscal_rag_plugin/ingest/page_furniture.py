@@ -9,7 +9,13 @@ from collections.abc import Iterable, Sequence
 MIN_PAGES = 3
 MIN_SHARE = 0.4
 MAX_EDGE_LINES = 3
-_NUMBER = re.compile(r"\d+")
+# "Página 21", "p. 21 de 350", "21/350", or the number alone. Any other number that happens to count
+# with the pages (the month of a payslip) is content.
+_PAGE_NUMBER = re.compile(
+    r"(?:\b(?:p[áa]g(?:ina)?s?|p|page|hoja|folio)\b\.?:?\s*(?P<named>\d{1,5})\b)"
+    r"|\b(?P<part>\d{1,5})\s*(?:/|de|of)\s*(?P<total>\d{1,5})\b|^\W*(?P<alone>\d{1,5})\W*$",
+    re.IGNORECASE,
+)
 # A line without its page number, and by how much that number runs ahead of the page's index.
 _Key = tuple[str, int]
 
@@ -19,9 +25,9 @@ def drop_furniture(pages: Sequence[str], titles: Iterable[tuple[int, str]] = ())
 
     Dropped is a first or last line that, on at least 3 pages and 40 % of all,
 
-    - is the same, or the same but for a number that counts with the pages ("Página 21"). Other
-      numbers must be equal: totals at the foot of invoices stay. The first page that has such a
-      line keeps it, so no word is lost.
+    - is the same, or the same but for a page number that counts with the pages ("Página 21").
+      Other numbers must be equal: totals at the foot of invoices stay. The first page that has
+      such a line keeps it, so no word is lost.
     - is the title of some bookmark (``titles``: page index and title), unless that bookmark leads
       to this page and the line is the only place where its title stands.
     """
@@ -38,7 +44,7 @@ def drop_furniture(pages: Sequence[str], titles: Iterable[tuple[int, str]] = ())
             for index, page in enumerate(lines):
                 if index in kept or not page:
                     continue
-                found = _keys(page[edge], index) & repeated
+                found = _keys(page[edge], index, len(lines)) & repeated
                 if found and not found <= seen and index not in running:
                     seen |= found
                     kept.add(index)
@@ -47,12 +53,14 @@ def drop_furniture(pages: Sequence[str], titles: Iterable[tuple[int, str]] = ())
     return ["\n".join(page) for page in lines]
 
 
-def _keys(line: str, index: int) -> set[_Key]:
+def _keys(line: str, index: int, pages: int) -> set[_Key]:
     line = " ".join(line.split())
     keys = {(line, -1)} if line else set()
-    for match in _NUMBER.finditer(line):
-        if len(match[0]) < 6:
-            keys.add((f"{line[: match.start()]}#{line[match.end() :]}", int(match[0]) - index))
+    for match in _PAGE_NUMBER.finditer(line):
+        if match["total"] and int(match["total"]) != pages and not match["named"]:
+            continue
+        group = next(name for name in ("named", "part", "alone") if match[name])
+        keys.add((f"{line[: match.start(group)]}#{line[match.end(group) :]}", int(match[group]) - index))
     return keys
 
 
@@ -61,9 +69,8 @@ def _enough(count: int, pages: int) -> bool:
 
 
 def _repeated(lines: list[list[str]], edge: int, kept: set[int]) -> set[_Key]:
-    counts = Counter(
-        k for i, page in enumerate(lines) if page and i not in kept for k in _keys(page[edge], i)
-    )
+    edges = [(i, page[edge]) for i, page in enumerate(lines) if page and i not in kept]
+    counts = Counter(key for i, line in edges for key in _keys(line, i, len(lines)))
     return {key for key, count in counts.items() if _enough(count, len(lines))}
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from fiscal_rag_plugin.chunks import PUBLIC, Chunk
@@ -19,12 +20,11 @@ from fiscal_rag_plugin.errors import (
     EmbeddingError,
     IngestError,
     InvalidChunkError,
-    NoEmbedderError,
     SettingsError,
 )
 from fiscal_rag_plugin.view import View
 
-from .chunking import chunk_source
+from .chunking import MIN_BUDGET_TOKENS, chunk_source
 from .embedding_text import CountTokens, embedding_recipe
 from .files import SIDECAR_SUFFIX, iter_source_files
 from .read import read_source_file
@@ -94,6 +94,14 @@ class IngestOptions:
     headings: bool = True
     expires_at: dt.datetime | None = None
 
+    def __post_init__(self) -> None:
+        tokens, overlap = self.chunk_tokens, self.chunk_overlap
+        if type(tokens) is not int or tokens < MIN_BUDGET_TOKENS:
+            raise SettingsError(f"chunk_tokens must be an int of at least {MIN_BUDGET_TOKENS}")
+        if type(overlap) is not int or not 0 <= overlap < tokens:
+            raise SettingsError("chunk_overlap must be an int from 0 to less than chunk_tokens")
+        self.expiry()
+
     def defaults(self) -> dict[str, str | int]:
         given = {"tax": self.tax, "doc_type": self.doc_type, "fiscal_year": self.fiscal_year}
         return {name: value for name, value in given.items() if value is not None}
@@ -121,14 +129,19 @@ def ingest_path(
 
     Raises:
         IngestError: ``path`` does not exist.
+        SettingsError: ``expires_at`` without a session that it could end for.
     """
-    options = options or IngestOptions()
+    options = _checked(view, options)
     files = [(file, name, file.stat().st_size) for file, name in iter_source_files(path)]
     total, done, embedded = sum(size for *_, size in files), 0, 0
-    reports = []
+    reports: list[FileReport] = []
+    owners: dict[str, str] = {}
     for file, name, size in files:
         tell = _teller(on_progress, name, done, size, total, embedded)
-        reports.append(_ingest_file(view, file, name, options, tell))
+        if on_progress is not None:
+            on_progress(Progress(name, done, total, embedded))
+        reports.append(_ingest_file(view, file, name, options, tell, owners))
+        owners.update(dict.fromkeys(reports[-1].doc_ids, name))
         done += size
         embedded += reports[-1].embedded
         if on_progress is not None:
@@ -146,6 +159,7 @@ def ingest_file(
 
     Raises:
         IngestError: the file cannot be read or embedded; nothing of it was written.
+        SettingsError: ``expires_at`` without a session that it could end for.
     """
     path = Path(path)
     if not path.is_file():
@@ -154,13 +168,20 @@ def ingest_file(
         view,
         path,
         name or path.name,
-        options or IngestOptions(),
+        _checked(view, options),
         _teller(on_progress, name or path.name, 0, path.stat().st_size, path.stat().st_size, 0),
     )
     if report.problems:
         raise IngestError("; ".join(report.problems))
     stored = view.owned(Condition(doc_ids=frozenset(report.doc_ids)))
     return replace(report, ids=tuple(record.id for record in stored))
+
+
+def _checked(view: View, options: IngestOptions | None) -> IngestOptions:
+    options = options or IngestOptions()
+    if options.expires_at is not None and view.access is None:
+        raise SettingsError("expires_at is for private uploads; ingest through for_session()")
+    return options
 
 
 def _teller(
@@ -174,8 +195,10 @@ def _teller(
 
 
 def _ingest_file(
-    view: View, file: Path, name: str, options: IngestOptions, tell: Callable[[int, int], None] | None
-) -> FileReport:
+    view: View, file: Path, name: str, options: IngestOptions,
+    tell: Callable[[int, int], None] | None, owners: Mapping[str, str] = MappingProxyType({}),
+) -> FileReport:  # fmt: skip
+    """``owners``: which file of this run gave a doc_id already; two would replace each other forever."""
     try:
         mark = FileMark(name, _digest(view, file, options))
         before = view.ingested(name)
@@ -186,14 +209,15 @@ def _ingest_file(
         result = read_source_file(file, doc_id=name)
         if result.problems:
             return FileReport(name, "failed", problems=tuple(str(problem) for problem in result.problems))
-        chunks = list(_chunks(view, result.sources, options))
         documents = sorted({source.doc_id for source in result.sources})
+        for doc_id in documents:
+            if doc_id in owners:
+                raise IngestError(f"{name}: doc_id {doc_id!r:.200} was given by {owners[doc_id]} already")
+        chunks = list(_chunks(view, result.sources, options))
         report = view.replace_documents(
             sorted({*documents, *(before[1] if before else ())}),
             chunks, expires_at=options.expiry(), file=mark, on_progress=tell,
         )  # fmt: skip
-    except NoEmbedderError:
-        raise
     except (IngestError, InvalidChunkError, EmbeddingError) as error:
         message = str(error)
         return FileReport(name, "failed", problems=(message if name in message else f"{name}: {message}",))
