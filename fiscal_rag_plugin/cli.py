@@ -285,9 +285,10 @@ def main() -> NoReturn:
         code = USAGE if isinstance(error, _USAGE_ERRORS) else FAILED
         code = BAD_DATA if isinstance(error, errors.IngestError) else code
     except BrokenPipeError:
-        # The reader (head, less) has what it wanted; Python would complain once more at exit.
+        # The reader (head, less) has what it wanted. Typer and Rich end the same way, with the same
+        # code, when the pipe breaks inside a print; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        code = FAILED
     except OSError as error:
         output.complain(f"{error.filename or 'the system'}: {error.strerror or error}")
         code = FAILED

@@ -31,6 +31,7 @@ EXCERPT_CHARS = 320
 _PIPE_COLUMNS = 10_000
 """A pipe has no width: wrapped at 80, an id in it could not be found by ``grep``."""
 _ROOMY_COLUMNS = 100
+_NAME_COLUMNS = 28
 _KEPT_LINE = re.compile(r"\s*(?:[-*+•|#>]|\d+[.)]|[a-zñ]\))")
 """A list item, table row, heading or quotation, which stays a line of its own."""
 
@@ -85,6 +86,10 @@ def supported_formats() -> str:
     return ", ".join(sorted(SUPPORTED_SUFFIXES))
 
 
+def _cut(name: str) -> str:
+    return name if len(name) <= _NAME_COLUMNS else "…" + name[1 - _NAME_COLUMNS :]
+
+
 @contextmanager
 def ingest_progress(*, visible: bool) -> Iterator[OnProgress | None]:
     """A bar over the bytes of all files, with chunks a second and the time left."""
@@ -103,7 +108,7 @@ def ingest_progress(*, visible: bool) -> Iterator[OnProgress | None]:
             rate = f"· {now.embedded / elapsed:.1f} chunks/s ·" if now.embedded and elapsed else ""
             bar.update(
                 task,
-                description=clean(now.path)[-28:],
+                description=_cut(clean(now.path)),
                 completed=now.done_bytes,
                 total=now.total_bytes,
                 rate=rate,

@@ -12,15 +12,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from fiscal_rag_plugin.chunks import PUBLIC, Chunk
+from fiscal_rag_plugin.chunks import PUBLIC, Chunk, validate_text
 from fiscal_rag_plugin.drafts import FileMark
 from fiscal_rag_plugin.embedding.port import model_id_of
 from fiscal_rag_plugin.engines.base import Condition
 from fiscal_rag_plugin.errors import (
-    EmbeddingError,
     IngestError,
     InvalidChunkError,
     SettingsError,
+    TextTooLongError,
 )
 from fiscal_rag_plugin.view import View
 
@@ -124,8 +124,10 @@ def ingest_path(
 ) -> IngestReport:
     """Ingest a file, or every supported file under a folder, in the scope of the view.
 
-    A bound view writes its session, the unbound one public chunks. A file that cannot be read or
-    embedded is reported and nothing of it is written; the others go on.
+    A bound view writes its session, the unbound one public chunks. A file that cannot be read, or
+    cut to what the model reads, is reported and nothing of it is written; the others go on. What is
+    no file's fault (the model or the disk fails) is raised: the files done are stored whole, the
+    rest keep their old version, and the next run goes on from there.
 
     Raises:
         IngestError: ``path`` does not exist.
@@ -158,7 +160,8 @@ def ingest_file(
     ``name`` becomes its ``doc_id`` instead of the file's own name, for uploads in temporary files.
 
     Raises:
-        IngestError: the file cannot be read or embedded; nothing of it was written.
+        IngestError: the file cannot be read or cut; nothing of it was written.
+        EmbeddingError: the model failed; nothing of it was written.
         SettingsError: ``expires_at`` without a session that it could end for.
     """
     path = Path(path)
@@ -200,6 +203,7 @@ def _ingest_file(
 ) -> FileReport:  # fmt: skip
     """``owners``: which file of this run gave a doc_id already; two would replace each other forever."""
     try:
+        validate_text(name, "the file's name")
         mark = FileMark(name, _digest(view, file, options))
         before = view.ingested(name)
         if before is not None and before[0] == mark.digest:
@@ -218,7 +222,7 @@ def _ingest_file(
             sorted({*documents, *(before[1] if before else ())}),
             chunks, expires_at=options.expiry(), file=mark, on_progress=tell,
         )  # fmt: skip
-    except (IngestError, InvalidChunkError, EmbeddingError) as error:
+    except (IngestError, InvalidChunkError, TextTooLongError) as error:
         message = str(error)
         return FileReport(name, "failed", problems=(message if name in message else f"{name}: {message}",))
     return FileReport(
