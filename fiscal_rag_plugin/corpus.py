@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
-
-import numpy as np
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from .access import Access
 from .chunks import PRIVATE, PUBLIC, check_scope, validate_session_id
-from .drafts import DocumentInfo, Draft, FileMark, WriteReport, check_expiry, document_info, fingerprint
+from .drafts import (
+    DocumentInfo,
+    Draft,
+    FileMark,
+    SortedOut,
+    WriteReport,
+    check_expiry,
+    document_info,
+    sort_out,
+    with_fingerprint,
+)
 from .embedding import Embedder
-from .engines.base import ANYTHING, Condition, Hit, Key, Record
+from .engines.base import ANYTHING, Condition, Hit, Key, MovedError, Record, Swap
 from .engines.chroma import ChromaEngine, open_collection, validate_collection_name
 from .engines.directory import Directory, open_directory
 from .engines.embedded import EmbeddedEngine
 from .engines.private import PrivateEngine
-from .errors import AccessDeniedError, InvalidChunkError
+from .errors import AccessDeniedError, InvalidChunkError, StorageError
 from .ranking import SearchQuery, SearchResult, check_query, select
 from .vectorizing import Progress, Vectorizer
-from .vectors import Matrix, Vector, as_vector
+from .vectors import NO_VECTORS, Matrix, Vector, as_vector
 
 logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 10
+"""How often a write is sorted out anew when another writer of the same rows was faster."""
 
 
 class Corpus:
@@ -93,12 +103,15 @@ class Corpus:
         ids = [draft.record.id for draft in drafts]
         if not drafts:
             return WriteReport(ids)
-        new, changed, kept = self._sort_out(drafts)
-        records, vectors = self._prepare(new, on_progress)
-        if records:
-            self.engine.upsert(records, vectors)
-        self.engine.update(changed)
-        return WriteReport(ids, embedded=len(new), kept=kept, updated=len(changed))
+
+        def attempt(sorted_out: SortedOut) -> WriteReport:
+            records, vectors = self._made(sorted_out, on_progress)
+            if records:
+                self.engine.upsert(records, vectors)
+            self.engine.update(sorted_out.changed)
+            return sorted_out.report(ids)
+
+        return self._unmoved(drafts, attempt)
 
     def replace_documents(
         self, doc_ids: Collection[str], drafts: Sequence[Draft], *,
@@ -117,52 +130,54 @@ class Corpus:
             check_expiry(record)
             if (record.scope, record.session_id) != (scope, session_id) or record.ref not in doc_ids:
                 raise InvalidChunkError(f"chunk {record.id!r:.80} is of another document, scope or session")
-        new, changed, kept = self._sort_out(drafts)
-        records, vectors = self._prepare(new, on_progress)
-        wanted = {draft.record.key for draft in drafts}
-        reader = Access.session(session_id) if session_id is not None else Access.public()
-        stored = self.engine.scan(reader, Condition(doc_ids=frozenset(doc_ids)))
-        old = [record.key for record in stored if record.scope == scope and record.key not in wanted]
-        if old or changed or records:
-            self.engine.replace(old, changed, records, vectors)
-        if file is not None:
-            chunks = Counter(draft.record.ref or "" for draft in drafts)
-            expires_at = drafts[0].record.expires_at if drafts else None
-            self.directory.database.set_file(
-                self.collection, session_id or "", file.path, file.digest, dict(chunks), expires_at
+        chunks = dict(Counter(draft.record.ref or "" for draft in drafts))
+        expires_at = drafts[0].record.expires_at if drafts else None
+
+        def remember() -> None:
+            if file is not None:
+                self.directory.database.set_file(
+                    self.collection, session_id or "", file.path, file.digest, chunks, expires_at
+                )
+
+        def attempt(sorted_out: SortedOut) -> WriteReport:
+            records, vectors = self._made(sorted_out, on_progress)
+            swap = Swap(
+                frozenset(doc_ids), session_id, sorted_out.kept, sorted_out.changed, records, vectors
             )
-        ids = [draft.record.id for draft in drafts]
-        return WriteReport(ids, embedded=len(new), kept=kept, updated=len(changed), removed=len(old))
+            removed = self.engine.swap(swap, remember)
+            return sorted_out.report([draft.record.id for draft in drafts], removed)
+
+        return self._unmoved(drafts, attempt)
 
     def ingested(self, path: str, session_id: str | None = None) -> tuple[str, dict[str, int]] | None:
         """(digest, chunks by doc_id) of a file as it was last ingested, or None."""
         self.check_usable()
         return self.directory.database.file(self.collection, session_id or "", path)
 
-    def _sort_out(self, drafts: Sequence[Draft]) -> tuple[list[Draft], list[Record], int]:
-        """(drafts that need their vector written, records to refresh, count of unchanged ones)."""
-        last: dict[Key, Draft] = {}
-        for draft in drafts:
-            last[draft.record.key] = replace(
-                draft, record=replace(draft.record, fingerprint=fingerprint(draft))
-            )
-        stored = self.engine.get(list(last))
-        new: list[Draft] = []
-        changed: list[Record] = []
-        for key, draft in last.items():
-            before = stored.get(key)
-            same = before is not None and before.fingerprint == draft.record.fingerprint
-            if before is None or not same or before.text != draft.record.text:
-                new.append(draft)
-            elif before != draft.record:
-                changed.append(draft.record)
-        kept = len(last) - len(new) - len(changed)
-        return new, changed, kept
+    def _unmoved(self, drafts: Sequence[Draft], attempt: Callable[[SortedOut], WriteReport]) -> WriteReport:
+        """Sort out and write; again when another writer was faster. Nothing is embedded twice."""
+        self.engine.private.purge_expired()
+        fingerprinted = [with_fingerprint(draft) for draft in drafts]
+        made: dict[str, Vector] = {}
+        for _ in range(MAX_ATTEMPTS):
+            stored = self.engine.get([draft.record.key for draft in fingerprinted])
+            sorted_out = sort_out(fingerprinted, stored, made)
+            try:
+                return attempt(sorted_out)
+            except MovedError:
+                continue
+        raise StorageError(
+            f"other writers kept changing these documents in {self.directory.path}; try again"
+        )
 
-    def _prepare(self, new: Sequence[Draft], on_progress: Progress | None) -> tuple[list[Record], Matrix]:
-        if not new:
-            return [], np.empty((0, self.vectorizer.dimension or 0), dtype=np.float32)
-        return [draft.record for draft in new], self.vectorizer.vectors(new, on_progress)
+    def _made(self, sorted_out: SortedOut, on_progress: Progress | None) -> tuple[list[Record], Matrix]:
+        """The new records and their vectors, which the next attempt will not make again."""
+        if not sorted_out.new:
+            return [], NO_VECTORS
+        vectors = self.vectorizer.vectors(sorted_out.new, on_progress)
+        for draft, vector in zip(sorted_out.new, vectors, strict=True):
+            sorted_out.made[draft.record.fingerprint] = vector
+        return [draft.record for draft in sorted_out.new], vectors
 
     # --- deleting -------------------------------------------------------------------------------
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .chunks import PRIVATE, Chunk, Json, chunk_id
-from .engines.base import Record
+from .engines.base import Key, Record
 from .errors import InvalidChunkError
-from .vectors import as_vector
+from .vectors import Vector, as_vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,41 @@ class WriteReport:
 
     ids: list[str]
     embedded: int = 0
-    """made a vector of, now"""
+    """stored with a vector, made now or given"""
     kept: int = 0
     """already stored, the same in every respect"""
     updated: int = 0
     """stored with the same text and vector; other metadata"""
     removed: int = 0
     """chunks of the old version that are gone"""
+
+
+@dataclass(frozen=True, slots=True)
+class SortedOut:
+    """What a write has to do: vectors for ``new``, metadata for ``changed``, nothing for ``kept``."""
+
+    new: list[Draft]
+    changed: list[Record]
+    kept: list[Record]
+    made: dict[str, Vector]
+    """vectors made in an earlier attempt, by fingerprint"""
+    embedded: int
+
+    def report(self, ids: list[str], removed: int = 0) -> WriteReport:
+        return WriteReport(ids, self.embedded, len(self.kept), len(self.changed), removed)
+
+
+def sort_out(drafts: Sequence[Draft], stored: Mapping[Key, Record], made: dict[str, Vector]) -> SortedOut:
+    """Compare drafts with what is stored; of drafts with one key, the last counts."""
+    result = SortedOut([], [], [], made, 0)
+    for draft in {draft.record.key: draft for draft in drafts}.values():
+        record, before = draft.record, stored.get(draft.record.key)
+        if before is None or (before.fingerprint, before.text) != (record.fingerprint, record.text):
+            vector = draft.vector if draft.vector is not None else made.get(record.fingerprint)
+            result.new.append(replace(draft, vector=vector))
+        else:
+            (result.kept if before == record else result.changed).append(record)
+    return replace(result, embedded=len(result.new))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +110,11 @@ def document_info(records: list[Record]) -> DocumentInfo:
         retrieved_at=max(str(r.metadata.get("retrieved_at", "")) for r in records),
         expires_at=first.expires_at,
     )  # fmt: skip
+
+
+def with_fingerprint(draft: Draft) -> Draft:
+    """The draft, its record knowing what its vector is made from."""
+    return replace(draft, record=replace(draft.record, fingerprint=fingerprint(draft)))
 
 
 def fingerprint(draft: Draft) -> str:

@@ -333,3 +333,33 @@ def test_a_damaged_file_is_a_typed_error_and_nothing_is_recreated(tmp_path: Path
     with pytest.raises(StorageError, match="db"):
         found(Corpus.open(str(tmp_path / "db"), "fiscal"), Access.session("A"))
     assert path.read_bytes()[:512] == damaged[:512]
+
+
+@pytest.mark.parametrize("session", [None, "A"])
+def test_versions_of_one_document_written_at_once_leave_one_whole_version(
+    corpus: Corpus, session: str | None
+) -> None:
+    scope = "public" if session is None else "private"
+    errors: list[Exception] = []
+
+    def ingest(writer: int) -> None:
+        try:
+            for version in range(8):
+                name = f"{writer}-{version}"
+                drafts = [draft(f"{name}-{i}", [1, i], session, text=name) for i in range(3)]
+                corpus.replace_documents(
+                    ["d"], [*drafts, draft("same", [1, 9], session)], scope=scope, session_id=session
+                )
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ingest, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    access = Access.public() if session is None else Access.session(session)
+    texts = sorted(record.text for record in corpus.scan(access=access))
+    assert len(texts) == 4
+    assert len(set(texts)) == 2, "three chunks of one version, and the one that all of them share"

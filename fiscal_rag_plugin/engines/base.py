@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -95,6 +95,38 @@ class Found:
     plan: str
 
 
+class MovedError(Exception):
+    """What a write was based on has changed meanwhile; it must be sorted out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """The new version of some sources within one (scope, session), as it was sorted out.
+
+    ``kept`` and ``changed`` are stored with the text and the vector they need, ``changed`` with
+    other metadata; ``new`` come with their ``vectors``. Whatever else the sources have goes.
+    """
+
+    doc_ids: frozenset[str]
+    session_id: str | None
+    kept: Sequence[Record]
+    changed: Sequence[Record]
+    new: Sequence[Record]
+    vectors: Matrix
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(record.id for record in [*self.kept, *self.changed, *self.new])
+
+
+def check_unmoved(expected: Sequence[Record], stored: Mapping[str, Record]) -> None:
+    """Raise MovedError unless each record is still stored with the same text and vector."""
+    for record in expected:
+        now = stored.get(record.id)
+        if now is None or (now.fingerprint, now.text) != (record.fingerprint, record.text):
+            raise MovedError
+
+
 @runtime_checkable
 class VectorEngine(Protocol):
     """Stores records with their vectors, and finds them within an access.
@@ -108,7 +140,10 @@ class VectorEngine(Protocol):
         ...
 
     def update(self, records: Sequence[Record]) -> None:
-        """Replace the metadata of existing keys; their texts and vectors stay untouched."""
+        """Replace the metadata of existing keys; their texts and vectors stay untouched.
+
+        Raises MovedError when one of them is gone or has another text or vector by now.
+        """
         ...
 
     def delete(self, keys: Sequence[Key]) -> None:

@@ -19,6 +19,7 @@ Projected: TypeAlias = "str | int | float | bool"
 
 _MAX_PROJECTED_CHARS = 1_000
 _EXACT_INT = 2**53
+_MAX_PUSHED_IDS = 5_000  # SQLite limits the variables of a statement
 
 
 def encode(record: Record) -> str:
@@ -89,9 +90,9 @@ def chroma_where(condition: Condition) -> dict[str, Any] | None:
 
     It may let more through than the condition does; ``condition.matches`` decides above it.
     """
-    parts = []
-    if condition.doc_ids is not None:
-        parts.append({REF_KEY: {"$in": sorted(condition.doc_ids)}} if condition.doc_ids else None)
+    parts: list[dict[str, Any] | None] = []
+    if condition.doc_ids and len(condition.doc_ids) <= _MAX_PUSHED_IDS:
+        parts.append({REF_KEY: {"$in": sorted(condition.doc_ids)}})
     if condition.filter is not None:
         parts.append(_where(condition.filter))
     return _join("$and", [p for p in parts if p is not None])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection as Collection_
 from typing import TYPE_CHECKING, Any, cast
 
 from ..access import Access
 from ..chunks import PUBLIC
 from ..errors import CollectionMismatchError, CollectionNotFoundError, SettingsError
 from ..vectors import Matrix, Vector
-from .base import ANYTHING, Condition, Found, Key, Record
-from .blob import BLOB_KEY, chroma_where, encode, project
+from .base import ANYTHING, Condition, Found, Key, Record, Swap, check_unmoved
+from .blob import BLOB_KEY, REF_KEY, chroma_where, encode, project
 from .chroma_search import PAGE, Search, decoded, records_of
 from .directory import Directory
 
@@ -108,8 +109,7 @@ class ChromaEngine:
     def update(self, records: Sequence[Record]) -> None:
         if records:
             with self._directory.commit() as client:
-                for part in self._batches(client, records):
-                    self._write(client, records[part], None)
+                self._refresh(client, records)
 
     def delete(self, keys: Sequence[Key]) -> None:
         ids = [id for scope, _, id in keys if scope == PUBLIC]
@@ -117,24 +117,42 @@ class ChromaEngine:
             with self._directory.commit() as client:
                 self._delete(client, ids)
 
-    def replace(
-        self, old: Sequence[Key], kept: Sequence[Record], new: Sequence[Record], vectors: Matrix
-    ) -> None:
-        """Swap versions of a source: ``new`` in first, ``old`` out after, ``kept`` refreshed.
+    def swap(self, swap: Swap, done: Callable[[], None]) -> int:
+        """Replace sources, and do ``done``, in one commit: new in first, old out after.
 
-        Readers see the old version until the last step. A crash leaves a journal, by which the
-        next writer removes what was added; until then readers leave it out.
+        Returns how many rows went. A crash leaves a journal, by which the next writer removes
+        what was added; until then readers leave it out.
+
+        Raises:
+            MovedError: a row that was to stay is gone, or has another text or vector by now.
         """
+        database = self._directory.database
         with self._directory.commit() as client:
-            database = self._directory.database
-            database.set_pending(self._name, [record.id for record in new])
-            for part in self._batches(client, new):
-                self._write(client, new[part], vectors[part])
-            for part in self._batches(client, kept):
-                self._write(client, kept[part], None)
+            collection = self._collection(client)
+            check_unmoved(swap.kept, records_of(collection, [record.id for record in swap.kept]))
+            old = [id for id in self._ids_of_documents(collection, swap.doc_ids) if id not in swap.ids]
+            stored = records_of(collection, [record.id for record in swap.new])
+            database.set_pending(self._name, [r.id for r in swap.new if r.id not in stored])
+            for part in self._batches(client, swap.new):
+                self._write(client, swap.new[part], swap.vectors[part])
+            self._refresh(client, swap.changed)
             # From here on the new version counts; a crash leaves old chunks for the next ingest.
             database.set_pending(self._name, [])
-            self._delete(client, [id for _, _, id in old])
+            self._delete(client, old)
+            done()
+        return len(old)
+
+    def _ids_of_documents(self, collection: Collection, doc_ids: Collection_[str]) -> list[str]:
+        ordered, ids = sorted(doc_ids), []
+        for start in range(0, len(ordered), PAGE):
+            where: Any = {REF_KEY: {"$in": ordered[start : start + PAGE]}}
+            ids += collection.get(where=where, include=[])["ids"]
+        return ids
+
+    def _refresh(self, client: ClientAPI, records: Sequence[Record]) -> None:
+        check_unmoved(records, records_of(self._collection(client), [record.id for record in records]))
+        for part in self._batches(client, records):
+            self._write(client, records[part], None)
 
     def _write(self, client: ClientAPI, records: Sequence[Record], vectors: Matrix | None) -> None:
         collection = self._collection(client)

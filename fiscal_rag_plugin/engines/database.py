@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS private (
     expires_at REAL, vector BLOB NOT NULL, text TEXT NOT NULL, blob TEXT NOT NULL,
     UNIQUE (collection, session_id, id)
 );
+CREATE INDEX IF NOT EXISTS private_expiry ON private (collection, expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE IF NOT EXISTS files (
     collection TEXT NOT NULL, session_id TEXT NOT NULL, path TEXT NOT NULL,
     digest TEXT NOT NULL, chunks TEXT NOT NULL, expires_at REAL,
@@ -123,9 +124,12 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing; writers of other processes wait their turn."""
+        """All or nothing; writers of other processes wait their turn. One inside another is the outer."""
         with storage_errors(self.path, "writing"):
             connection = self.connection()
+            if connection.in_transaction:
+                yield connection
+                return
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..access import Access
 from ..chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY
 from ..filters import can_match
 from ..vectors import Matrix, Vector
-from .base import ANYTHING, Condition, Found, Hit, Key, Record
+from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap
 from .chroma import ChromaEngine
 from .private import PrivateEngine
 
@@ -33,14 +33,9 @@ class EmbeddedEngine:
         self.private.update([record for record in records if record.scope == PRIVATE])
         self.public.update([record for record in records if record.scope == PUBLIC])
 
-    def replace(
-        self, old: Sequence[Key], kept: Sequence[Record], new: Sequence[Record], vectors: Matrix
-    ) -> None:
-        """Swap the versions of one source, all of one scope and session."""
-        if all(key[0] == PUBLIC for key in [*old, *(r.key for r in [*kept, *new])]):
-            self.public.replace(old, kept, new, vectors)
-        else:
-            self.private.replace(old, kept, new, vectors)
+    def swap(self, swap: Swap, done: Callable[[], None]) -> int:
+        """Replace sources within one (scope, session) and do ``done``, all or nothing of it seen."""
+        return (self.public if swap.session_id is None else self.private).swap(swap, done)
 
     def delete(self, keys: Sequence[Key]) -> None:
         self.private.delete(keys)

@@ -7,18 +7,20 @@ session's rows cost nothing to another, and so that a delete leaves no byte behi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
 
 from ..access import Access
 from ..chunks import PRIVATE
-from ..vectors import NO_VECTORS, Matrix, Vector, rounded, similarities
-from .base import ANYTHING, Condition, Found, Hit, Key, Record
+from ..vectors import Matrix, Vector, rounded, similarities
+from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap, check_unmoved
 from .blob import decode, encode
 from .database import Database
 
+_KEY = "collection = ? AND session_id = ? AND id = ?"
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 _BATCH = 500
 
@@ -41,40 +43,69 @@ class PrivateEngine:
         self._collection = collection
 
     def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
-        self.replace((), (), records, vectors)
-
-    def replace(
-        self, old: Sequence[Key], kept: Sequence[Record], new: Sequence[Record], vectors: Matrix
-    ) -> None:
-        """Remove ``old``, refresh ``kept`` and write ``new`` in one transaction."""
-        if not (old or kept or new):
-            return
-        rows = [
-            (self._collection, r.session_id, r.id, r.ref, r.expires_at, v.tobytes(), r.text, encode(r))
-            for r, v in zip(new, np.asarray(vectors, dtype="<f4"), strict=True)
-        ]
-        refreshed = [(r.ref, r.expires_at, encode(r), self._collection, r.session_id, r.id) for r in kept]
-        removed = [(self._collection, session, id) for _, session, id in old]
         with self._database.transaction() as connection:
-            connection.executemany(
-                "DELETE FROM private WHERE collection = ? AND session_id = ? AND id = ?", removed
-            )
-            connection.executemany(
-                "UPDATE private SET ref = ?, expires_at = ?, blob = ? "
-                "WHERE collection = ? AND session_id = ? AND id = ?",
-                refreshed,
-            )
-            connection.executemany("INSERT OR REPLACE INTO private VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        if removed:
-            self._database.forget()
+            self._insert(connection, records, vectors)
 
     def update(self, records: Sequence[Record]) -> None:
-        self.replace((), records, (), NO_VECTORS)
+        if records:
+            with self._database.transaction() as connection:
+                self._refresh(connection, records)
 
     def delete(self, keys: Sequence[Key]) -> None:
-        mine = [key for key in keys if key[0] == PRIVATE]
-        if mine:
-            self.replace(mine, (), (), NO_VECTORS)
+        gone = [(self._collection, session, id) for scope, session, id in keys if scope == PRIVATE]
+        if gone:
+            with self._database.transaction() as connection:
+                connection.executemany(f"DELETE FROM private WHERE {_KEY}", gone)
+            self._database.forget()
+
+    def swap(self, swap: Swap, done: Callable[[], None]) -> int:
+        """Replace sources, and do ``done``, in one transaction; returns how many rows went.
+
+        Raises:
+            MovedError: a row that was to stay is gone, or has another text or vector by now.
+        """
+        mine = (self._collection, swap.session_id)
+        with self._database.transaction() as connection:
+            self._check(swap.kept)
+            gone = [
+                (*mine, id)
+                for batch in _batches(sorted(swap.doc_ids))
+                for (id,) in connection.execute(
+                    "SELECT id FROM private WHERE collection = ? AND session_id = ? "
+                    f"AND ref IN ({_marks(batch)})",
+                    (*mine, *batch),
+                )
+                if id not in swap.ids
+            ]
+            connection.executemany(f"DELETE FROM private WHERE {_KEY}", gone)
+            self._refresh(connection, swap.changed)
+            self._insert(connection, swap.new, swap.vectors)
+            done()
+        if gone:
+            self._database.forget()
+        return len(gone)
+
+    def _insert(self, connection: Connection, records: Sequence[Record], vectors: Matrix) -> None:
+        rows = [
+            (self._collection, r.session_id, r.id, r.ref, r.expires_at, v.tobytes(), r.text, encode(r))
+            for r, v in zip(records, np.asarray(vectors, dtype="<f4"), strict=True)
+        ]
+        connection.executemany("INSERT OR REPLACE INTO private VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def _refresh(self, connection: Connection, records: Sequence[Record]) -> None:
+        self._check(records)
+        connection.executemany(
+            f"UPDATE private SET ref = ?, expires_at = ?, blob = ? WHERE {_KEY}",
+            [(r.ref, r.expires_at, encode(r), self._collection, r.session_id, r.id) for r in records],
+        )
+
+    def _check(self, expected: Sequence[Record]) -> None:
+        stored = self.get([record.key for record in expected])
+        by_session: dict[str | None, list[Record]] = {}
+        for record in expected:
+            by_session.setdefault(record.session_id, []).append(record)
+        for session, records in by_session.items():
+            check_unmoved(records, {r.id: r for r in stored.values() if r.session_id == session})
 
     def delete_session(self, session_id: str) -> int:
         """Remove every row of a session, expired ones too; returns how many there were."""
