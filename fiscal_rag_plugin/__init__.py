@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .llama.postprocessors import AuthorizationPostprocessor, CosineThresholdPostprocessor
     from .llama.retriever import FiscalRetriever
     from .llama.vector_store import FiscalVectorStore
-    from .pipeline import RAGPipeline  # type: ignore[import-not-found, unused-ignore]
+    from .pipeline import RAGPipeline
     from .settings import FiscalSettings
 
 __all__ = [

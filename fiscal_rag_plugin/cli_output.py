@@ -1,53 +1,93 @@
-"""What ``fiscal-rag`` prints: tables for people on a terminal, JSON for scripts."""
+"""What ``fiscal-rag`` prints for people; for scripts, see :mod:`.cli_json`."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
-import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from .answers import RAGAnswer
 from .citations import page_label
-from .drafts import DocumentInfo
-from .engines.base import Hit
-from .ingest import SUPPORTED_SUFFIXES
-from .ingest.run import IngestReport, OnProgress
-from .ingest.run import Progress as IngestProgress
-from .maintenance import Stats
-from .ranking import Explained, SearchResult
+from .cli_json import STATES, print_json
+
+if TYPE_CHECKING:
+    from .answers import RAGAnswer
+    from .drafts import DocumentInfo
+    from .engines.base import Hit
+    from .ingest.run import IngestReport, OnProgress
+    from .ingest.run import Progress as IngestProgress
+    from .maintenance import Stats
+    from .ranking import Explained, SearchResult
 
 EXCERPT_CHARS = 320
-_STATES = ("ingested", "unchanged", "failed")
+_PIPE_COLUMNS = 10_000
+"""A pipe has no width: wrapped at 80, an id in it could not be found by ``grep``."""
+_ROOMY_COLUMNS = 100
+_NAME_COLUMNS = 28
+_KEPT_LINE = re.compile(r"\s*(?:[-*+•|#>]|\d+[.)]|[a-zñ]\))")
+"""A list item, table row, heading or quotation, which stays a line of its own."""
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console = Console(stderr=stderr, highlight=False, width=_PIPE_COLUMNS)
+    return console
+
+
+out, err = _console(), _console(stderr=True)
 
 
 def clean(text: str) -> str:
-    """Document text without what a terminal would obey."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+    """Document text without what a terminal would obey; a no-break space is a space."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else " " if c.isspace() else "" if c == "\xad" else "\ufffd"
+        for c in text
+    )
+
+
+def _print_table(table: Table) -> None:
+    if out.is_terminal:
+        out.print(table)
+        return
+    with out.capture() as captured:
+        out.print(table)
+    for line in captured.get().splitlines():
+        out.print(Text(line.rstrip()))
 
 
 def complain(message: str) -> None:
     err.print(Text.assemble(("Error: ", "bold red"), clean(message)))
 
 
-def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+def hint(message: str) -> None:
+    err.print(Text(clean(message), style="dim"))
+
+
+def print_version() -> None:
+    try:
+        version = metadata.version("fiscal-rag-plugin")
+    except metadata.PackageNotFoundError:
+        version = "(not installed, run from its source)"
+    print(f"fiscal-rag {version}")
 
 
 def supported_formats() -> str:
+    from .ingest.files import SUPPORTED_SUFFIXES
+
     return ", ".join(sorted(SUPPORTED_SUFFIXES))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _NAME_COLUMNS else "…" + name[1 - _NAME_COLUMNS :]
 
 
 @contextmanager
@@ -57,25 +97,24 @@ def ingest_progress(*, visible: bool) -> Iterator[OnProgress | None]:
         yield None
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-        TextColumn("{task.fields[rate]}"), TextColumn("left"), TimeRemainingColumn(compact=True),
+        BarColumn(bar_width=24), TaskProgressColumn(), TimeRemainingColumn(compact=True),
+        TextColumn("left {task.fields[rate]}"), TextColumn("{task.description}", markup=False),
     )  # fmt: skip
     with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task("reading", total=None, rate="")
+        task = bar.add_task("", total=None, rate="")
 
         def on_progress(now: IngestProgress) -> None:
             elapsed = bar.tasks[0].elapsed or 0.0
-            rate = f"{now.embedded / elapsed:.1f} chunks/s" if now.embedded and elapsed else ""
-            name = clean(now.path)[-32:]
-            bar.update(task, description=name, completed=now.done_bytes, total=now.total_bytes, rate=rate)
+            rate = f"· {now.embedded / elapsed:.1f} chunks/s ·" if now.embedded and elapsed else ""
+            bar.update(
+                task,
+                description=_cut(clean(now.path)),
+                completed=now.done_bytes,
+                total=now.total_bytes,
+                rate=rate,
+            )
 
         yield on_progress
-
-
-def report_as_dict(report: IngestReport) -> dict[str, Any]:
-    totals = {name: report.total(name) for name in ("chunks", "embedded", "kept", "updated", "removed")}
-    states = {name: report.count(name) for name in _STATES}
-    return {"files": [asdict(file) for file in report.files], "totals": {**states, **totals}}
 
 
 def print_report(report: IngestReport, *, quiet: bool) -> None:
@@ -83,7 +122,7 @@ def print_report(report: IngestReport, *, quiet: bool) -> None:
         complain(problem)
     if quiet or not report.files:
         return
-    states = [f"{report.count(name)} {name}" for name in _STATES if report.count(name)]
+    states = [f"{report.count(name)} {name}" for name in STATES if report.count(name)]
     out.print(f"Files:  {', '.join(states)}")
     parts = {
         "embedded": "embedded",
@@ -93,29 +132,6 @@ def print_report(report: IngestReport, *, quiet: bool) -> None:
     }
     told = [f"{report.total(name)} {word}" for name, word in parts.items() if report.total(name)]
     out.print(f"Chunks: {', '.join(told) or 'none'}")
-
-
-def hit_as_dict(hit: Hit) -> dict[str, Any]:
-    flat = hit.record.flat()
-    return {
-        "similarity": round(hit.similarity, 6), "chunk_id": hit.record.id, "doc_id": hit.record.ref,
-        "source": flat.get("source") or flat.get("source_url") or hit.record.ref,
-        "article": flat.get("section_label") or "", "page": flat.get("page") or 0,
-        "page_end": flat.get("page_end") or 0, "scope": hit.record.scope,
-        "text": hit.record.text, "metadata": flat,
-    }  # fmt: skip
-
-
-def result_as_dict(result: SearchResult, candidates: Sequence[Explained] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "hits": [{"rank": rank, **hit_as_dict(hit)} for rank, hit in enumerate(result.hits, 1)],
-        "cut_by_threshold": result.cut,
-        "best_similarity": None if math.isnan(result.best) else round(result.best, 6),
-        "plan": result.plan,
-    }
-    if candidates is not None:
-        found["candidates"] = [{"decision": c.decision, **hit_as_dict(c.hit)} for c in candidates]
-    return found
 
 
 def _place(hit: Hit) -> Text:
@@ -132,11 +148,14 @@ def _place(hit: Hit) -> Text:
 def print_result(
     result: SearchResult, candidates: Sequence[Explained] | None, threshold: float | None
 ) -> None:
+    found = Table.grid(padding=(0, 1), pad_edge=False)
     for rank, hit in enumerate(result.hits, 1):
-        out.print(Text.assemble((f"{rank}. ", "bold"), (f"{hit.similarity:.4f}  ", "cyan"), _place(hit)))
         text = " ".join(clean(hit.record.text).split())
         short = text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS].rsplit(" ", 1)[0] + " …"
-        out.print(Padding(Text(short, style="dim"), (0, 0, 1, 3)))
+        similarity = Text(f"{hit.similarity:.4f}", style="cyan")
+        found.add_row(Text(f"{rank}.", style="bold"), similarity, _place(hit))
+        found.add_row("", "", Text(short + "\n", style="dim"))
+    _print_table(found)
     if not result.hits:
         out.print("No passage found within this access.")
     if result.cut:
@@ -150,27 +169,36 @@ def print_result(
 
 
 def _print_candidates(candidates: Sequence[Explained]) -> None:
-    table = Table("similarity", "candidate", "decision", box=None, header_style="bold", pad_edge=False)
+    table = Table("similarity", "decision", "candidate", box=None, header_style="bold", pad_edge=False)
     for candidate in candidates:
         kept = candidate.decision.startswith("kept")
         similarity = f"{candidate.hit.similarity:.4f}"
-        table.add_row(
-            similarity, _place(candidate.hit), Text(candidate.decision, style="green" if kept else "dim")
-        )
-    out.print(table)
-
-
-def answer_as_dict(answer: RAGAnswer) -> dict[str, Any]:
-    told = answer.to_dict()
-    told["source_documents"] = [
-        {"text": document.page_content, "metadata": document.metadata}
-        for document in answer.source_documents
-    ]
-    return told
+        decision = Text(candidate.decision, style="green" if kept else "dim", no_wrap=True)
+        table.add_row(similarity, decision, _place(candidate.hit))
+    _print_table(table)
 
 
 def print_answer(answer: RAGAnswer) -> None:
-    out.print(Text(clean(answer.answer)))
+    """The answer; passages that stand for one are set to the width of the terminal."""
+    if answer.status != "answered":
+        out.print(Text(clean(answer.answer)))
+        hint("`fiscal-rag search --explain` shows what was near, and why it was left out.")
+        return
+    out.print(Text(clean(answer.answer.partition("\n\n")[0])))
+    for document, citation in zip(answer.source_documents, answer.citations, strict=True):
+        out.print(Text("\n" + clean(str(citation)), style="bold"))
+        out.print(Text(_flowing(clean(document.page_content))))
+
+
+def _flowing(text: str) -> str:
+    """Paragraphs without the line ends of a PDF page, which a terminal would wrap once more."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if lines and lines[-1].strip() and line.strip() and not _KEPT_LINE.match(line):
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def print_documents(documents: Sequence[DocumentInfo], *, as_json: bool) -> None:
@@ -180,20 +208,29 @@ def print_documents(documents: Sequence[DocumentInfo], *, as_json: bool) -> None
     if not documents:
         out.print("No documents.")
         return
-    columns = ("document", "scope", "tax", "type", "chunks", "retrieved", "expires")
-    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
-    for d in documents:
-        expires = "" if d.expires_at is None else _local(d.expires_at)
-        table.add_row(
-            Text(clean(d.doc_id or "(none)")), d.source_scope, Text(clean(d.tax)), Text(clean(d.doc_type)),
-            str(d.chunks), clean(d.retrieved_at)[:10], expires,
-        )  # fmt: skip
-    out.print(table)
+    columns: dict[str, list[str]] = {
+        "document": [d.doc_id or "(none)" for d in documents],
+        "scope": [d.source_scope for d in documents],
+        "tax": [d.tax for d in documents],
+        "type": [d.doc_type for d in documents],
+        "chunks": [str(d.chunks) for d in documents],
+    }
+    if out.width >= _ROOMY_COLUMNS:
+        columns["retrieved"] = [d.retrieved_at[:10] for d in documents]
+    if any(d.expires_at is not None for d in documents):
+        columns["expires"] = [_local(d.expires_at) for d in documents]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        side: Literal["left", "right"] = "right" if name == "chunks" else "left"
+        table.add_column(name, justify=side, overflow="fold")  # a cut id could not be pasted
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    _print_table(table)
     out.print(f"{len(documents)} documents, {sum(d.chunks for d in documents)} chunks", style="dim")
 
 
-def _local(seconds: float) -> str:
-    return dt.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="minutes")
+def _local(seconds: float | None) -> str:
+    return "" if seconds is None else f"{dt.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"
 
 
 def print_stats(found: Stats, *, as_json: bool) -> None:
@@ -210,7 +247,7 @@ def print_stats(found: Stats, *, as_json: bool) -> None:
     }  # fmt: skip
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(str(value)))
-    out.print(table)
+    _print_table(table)
 
 
 def print_deleted(deleted: int, *, as_json: bool) -> None:

@@ -73,6 +73,29 @@ def matches(condition: Filter | None, metadata: Mapping[str, Any]) -> bool:
     return first <= day_number(condition.day) <= last
 
 
+def can_match(condition: Filter | None, known: Mapping[str, Any]) -> bool:
+    """Whether any metadata with these known keys (None: absent) may fulfil ``condition``."""
+    return condition is None or _decided(condition, known) is not False
+
+
+def _decided(condition: Filter, known: Mapping[str, Any]) -> bool | None:
+    """What the known keys alone make of a condition; None when other keys decide."""
+    if isinstance(condition, Compare):
+        if condition.key not in known:
+            return None
+        return _compare(condition.op, known[condition.key], condition.value)
+    if isinstance(condition, Not):
+        inner = _decided(condition.item, known)
+        return None if inner is None else not inner
+    if isinstance(condition, (And, Or)):
+        settles = isinstance(condition, Or)
+        parts = [_decided(item, known) for item in condition.items]
+        if settles in parts:
+            return settles
+        return None if None in parts else not settles
+    return None
+
+
 def _compare(op: str, stored: Any, value: Any) -> bool:
     if op == "is_empty" or (op == "eq" and value is None):
         return stored is None or stored == []

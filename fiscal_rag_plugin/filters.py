@@ -22,6 +22,7 @@ from .conditions import (
     Not,
     Or,
     Scalar,
+    can_match,
     day_number,
     matches,
     validity,
@@ -30,7 +31,7 @@ from .errors import InvalidChunkError, InvalidFilterError
 
 __all__ = [
     "RANGE_OPERATORS", "And", "Compare", "Filter", "InForce", "Not", "Or",
-    "all_of", "day_number", "in_force", "matches", "parse_filter", "validity",
+    "all_of", "can_match", "day_number", "in_force", "matches", "parse_filter", "validity",
 ]  # fmt: skip
 
 MAX_DEPTH = 32

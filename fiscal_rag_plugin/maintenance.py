@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG
 
 from .corpus import Corpus
 from .errors import StorageError
@@ -28,15 +31,24 @@ def stats(corpus: Corpus) -> Stats:
     corpus.check_usable()
     sessions = corpus.engine.private.sessions()
     model = corpus.directory.database.manifest(corpus.collection).get("model")
-    files = (path for path in corpus.directory.path.rglob("*") if path.is_file())
     return Stats(
         directory=str(corpus.directory.path), collection=corpus.collection,
         public_chunks=corpus.engine.public.count(),
         private_chunks=sum(chunks for _, chunks in sessions), sessions=len(sessions),
         dimension=corpus.vectorizer.dimension, model=model if isinstance(model, str) else None,
         generation=corpus.directory.database.generation()[0],
-        bytes_on_disk=sum(path.stat().st_size for path in files),
+        bytes_on_disk=_bytes_below(corpus.directory.path),
     )  # fmt: skip
+
+
+def _bytes_below(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        # SQLite's log and a rebuilt index come and go while they are counted.
+        with suppress(FileNotFoundError):
+            status = path.stat()
+            total += status.st_size if S_ISREG(status.st_mode) else 0
+    return total
 
 
 def check(corpus: Corpus) -> list[str]:

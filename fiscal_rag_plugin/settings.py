@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from .defaults import DEFAULT_SCORE_THRESHOLD as DEFAULT_SCORE_THRESHOLD
+from .defaults import DEFAULT_TOP_K as DEFAULT_TOP_K
 from .errors import SettingsError
-
-DEFAULT_TOP_K = 8
-DEFAULT_SCORE_THRESHOLD = 0.82
 
 
 class FiscalSettings(BaseSettings):
@@ -45,6 +44,11 @@ class FiscalSettings(BaseSettings):
         if unknown:
             known = ", ".join(type(self).model_fields)
             raise SettingsError(f"unknown setting {sorted(unknown)}; there are: {known}")
-        super().__init__(**values)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            # Pydantic's own message is five lines, quotes the value and ends in a link.
+            told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise SettingsError(f"{told} (given, or read from FISCAL_RAG_* or .env)") from None
         if self.chunk_overlap >= self.chunk_tokens:
             raise SettingsError("chunk_overlap must be smaller than chunk_tokens")

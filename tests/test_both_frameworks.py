@@ -11,17 +11,14 @@ import pytest
 from fiscal_rag_plugin.access import Access
 from fiscal_rag_plugin.chunks import Chunk, ChunkMetadata
 from fiscal_rag_plugin.errors import AccessDeniedError, FiscalRagError
+from fiscal_rag_plugin.llama import opening
+from fiscal_rag_plugin.llama.vector_store import FiscalVectorStore
 from langchain_fiscal_rag import FiscalRagVectorStore, as_runnable, get_retriever, search_tool
 from tests.embedders import HashEmbedder
-
-# Runs where the LlamaIndex layer is present.
-opening = pytest.importorskip("fiscal_rag_plugin.llama.opening")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Any]:
-    from fiscal_rag_plugin.llama.vector_store import FiscalVectorStore
-
     store = FiscalVectorStore.from_params(str(tmp_path), "fiscal", embed_model=HashEmbedder())
     for session in (None, "A", "B"):
         scope = "public" if session is None else "private"

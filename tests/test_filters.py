@@ -6,7 +6,7 @@ import pytest
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from fiscal_rag_plugin.errors import InvalidFilterError
-from fiscal_rag_plugin.filters import in_force, matches, parse_filter, validity
+from fiscal_rag_plugin.filters import can_match, in_force, matches, parse_filter, validity
 
 IVA: dict[str, Any] = {
     "tax": "IVA", "year": 2024, "rate": 0.21, "vigente": True, "tags": ["iva", "tipos"], "vacía": [],
@@ -248,3 +248,28 @@ def test_a_day_or_year_that_is_none_is_refused(arguments: dict[str, Any]) -> Non
 def test_validity_is_two_numbers_and_open_where_unknown() -> None:
     assert validity({"valid_from": "2024-05-01"}) == (20240501, 99999999)
     assert validity({"valid_to": "2024-06"}) == (0, 20240631)
+
+
+@pytest.mark.parametrize(
+    ("where", "known", "expected"),
+    [
+        ({"source_scope": "private"}, {"source_scope": "public"}, False),
+        ({"source_scope": "private"}, {"source_scope": "private"}, True),
+        ({"session_id": "A"}, {"session_id": None}, False),
+        ({"session_id": {"$ne": "A"}}, {"session_id": None}, True),
+        ({"$or": [{"source_scope": "private"}, {"tax": "IVA"}]}, {"source_scope": "public"}, True),
+        (
+            {"$or": [{"source_scope": "private"}, {"session_id": "A"}]},
+            {"source_scope": "public", "session_id": None},
+            False,
+        ),
+        ({"source_scope": "private", "tax": "IVA"}, {"source_scope": "public"}, False),
+        ({"$not": {"source_scope": "public"}}, {"source_scope": "public"}, False),
+        ({"$not": {"tax": "IVA"}}, {"source_scope": "public"}, True),
+        ({}, {"source_scope": "public"}, True),
+    ],
+)
+def test_what_is_known_of_a_partition_may_rule_it_out(
+    where: dict[str, Any], known: dict[str, Any], expected: bool
+) -> None:
+    assert can_match(parse_filter(where), known) is expected

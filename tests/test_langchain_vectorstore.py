@@ -17,6 +17,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.indexing import InMemoryRecordManager, aindex, index
 
 from fiscal_rag_plugin.chunks import Chunk, ChunkMetadata
+from fiscal_rag_plugin.corpus import Corpus
 from fiscal_rag_plugin.errors import (
     AccessDeniedError,
     CollectionMismatchError,
@@ -28,6 +29,7 @@ from fiscal_rag_plugin.errors import (
     NoEmbedderError,
     NotPicklableError,
     SettingsError,
+    StoreClosedError,
     UnexpectedArgumentError,
 )
 from fiscal_rag_plugin.view import View
@@ -580,10 +582,20 @@ class TestOpening:
             assert [d.page_content for d in store.similarity_search("uno", k=9)] == ["uno"]
             assert store.view.list_sessions() == [("A", 1)]
 
-    def test_a_failed_opening_releases_the_directory(self, tmp_path: Path):
+    def test_a_failed_opening_releases_the_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        opened: list[Corpus] = []
+        real = Corpus.open
+
+        def recorded(*args: Any, **kwargs: Any) -> Corpus:
+            opened.append(real(*args, **kwargs))
+            return opened[-1]
+
+        monkeypatch.setattr(Corpus, "open", recorded)
         options: Any = {"persist_directory": str(tmp_path), "scope": "public"}
         with pytest.raises(InvalidChunkError):
             FiscalRagVectorStore.from_texts(["uno", ""], HashEmbedder(), **options)
+        with pytest.raises(StoreClosedError):
+            opened[0].check_usable()
         with FiscalRagVectorStore.from_texts(["uno"], HashEmbedder(), **options) as store:
             assert len(store.similarity_search("uno")) == 1
 

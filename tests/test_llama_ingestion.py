@@ -233,6 +233,19 @@ def test_sessions_sharing_a_docstore_keep_their_own_documents(
     )
 
 
+def test_one_sessions_run_does_not_make_anothers_run_again(store: FiscalVectorStore) -> None:
+    shared = SimpleDocumentStore()
+    a, b = (
+        pipeline(
+            store.for_session(s), docstore=shared, docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE
+        )
+        for s in "AB"
+    )
+    ran(b, docs(only_b="de B"))
+    ran(a, docs(only_a="de A"))
+    assert ran(b, docs(only_b="de B")) == []
+
+
 def test_the_operator_ingests_private_documents_once_and_touches_no_public_twin(
     store: FiscalVectorStore,
 ) -> None:

@@ -23,6 +23,7 @@ from llama_index.core.schema import (
 
 from fiscal_rag_plugin import FiscalVectorStore
 from fiscal_rag_plugin.errors import InvalidChunkError
+from fiscal_rag_plugin.llama.nodes import drafts_of
 
 from .embedders import HashEmbedder
 from .llama_nodes import ask, chunk, ids, node, open_store, where
@@ -117,9 +118,17 @@ def test_a_node_that_was_read_can_be_written_again_and_is_the_same(store: Fiscal
     mine = store.for_session("A")
     mine.add([NODES["text"]])
     [first] = mine.get_nodes()
-    mine.add([first])
+    report = mine.view.write(drafts_of([first], mine.view))
+    assert (report.kept, report.embedded, report.updated) == (1, 0, 0), "the access keys made it another"
     [second] = mine.get_nodes()
     assert second == first
+
+
+def test_access_keys_that_are_null_claim_nothing(store: FiscalVectorStore) -> None:
+    for mine in (store, store.for_session("A")):
+        mine.add([node("n", [1, 0], source_scope=None, session_id=None)])
+    scopes = [n.metadata["source_scope"] for n in store.for_session("A").get_nodes()]
+    assert sorted(scopes) == ["private", "public"]
 
 
 def test_vectors_never_come_back(store: FiscalVectorStore) -> None:

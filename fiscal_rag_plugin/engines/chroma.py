@@ -86,7 +86,7 @@ class ChromaEngine:
         self._name = collection
 
     def _collection(self, client: ClientAPI) -> Collection:
-        return client.get_collection(self._name, embedding_function=None)
+        return self._directory.collection(client, self._name)
 
     def _batches(self, client: ClientAPI, items: Sequence[Any]) -> Iterator[slice]:
         limit = client.get_max_batch_size()

@@ -29,6 +29,7 @@ from .sharing import SharedLock
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class Directory:
         self.database = Database(path, create=create)
         self._seen = -1
         self._client: ClientAPI | None = None
+        self._collections: dict[str, Collection] = {}
         try:
             with self._shared.exclusive(), self._committing():
                 self._reopen()
@@ -152,11 +154,21 @@ class Directory:
         if writing:
             # The writer died inside a commit: the lock that this thread holds was free.
             value = self.database.bump_generation(writing=False)
+        self._drop_client()
+        self._client = open_client(self.path)
+        self._seen = value
+
+    def _drop_client(self) -> None:
+        self._collections.clear()
         if self._client is not None:
             close_client(self._client)
             self._client = None
-        self._client = open_client(self.path)
-        self._seen = value
+
+    def collection(self, client: ClientAPI, name: str) -> Collection:
+        """A collection of this client, kept: looking it up is a query of its own."""
+        if name not in self._collections:
+            self._collections[name] = client.get_collection(name, embedding_function=None)
+        return self._collections[name]
 
     def _require_client(self) -> ClientAPI:
         if self._client is None:
@@ -252,9 +264,7 @@ class Directory:
             return
         with self._shared.exclusive():
             self._closed = True
-            if self._client is not None:
-                close_client(self._client)
-                self._client = None
+            self._drop_client()
             self._writer_lock.release()
             self.database.close()
 

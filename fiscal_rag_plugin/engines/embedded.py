@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Iterator, Sequence
 
 from ..access import Access
-from ..chunks import PRIVATE, PUBLIC
+from ..chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY
+from ..filters import can_match
 from ..vectors import Matrix, Vector
 from .base import ANYTHING, Condition, Found, Hit, Key, Record
 from .chroma import ChromaEngine
@@ -49,15 +50,18 @@ class EmbeddedEngine:
         return {**self.public.get(keys), **self.private.get(keys)}
 
     def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
+        mine = _narrowed(access, condition)
         return heapq.merge(
-            self.public.scan(access, condition),
-            self.private.scan(access, condition),
+            self.public.scan(access, condition) if _asks_public(condition) else (),
+            self.private.scan(mine, condition),
             key=lambda record: (record.id, record.key),
         )
 
     def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
-        public = self.public.search(vector, k, access, condition)
-        private = self.private.search(vector, k, access, condition)
+        public = Found([], "none")
+        if _asks_public(condition):
+            public = self.public.search(vector, k, access, condition)
+        private = self.private.search(vector, k, _narrowed(access, condition), condition)
         hits: list[Hit] = sorted([*public.hits, *private.hits], key=lambda hit: hit.order)
         return Found(
             [hit for hit in hits if access.permits(hit.record.flat())][:k],
@@ -66,3 +70,16 @@ class EmbeddedEngine:
 
     def close(self) -> None:
         self.public.close()
+
+
+def _asks_public(condition: Condition) -> bool:
+    """Whether a public chunk could match; a filter on private ones alone need not ask Chroma."""
+    return can_match(condition.filter, {SCOPE_KEY: PUBLIC, SESSION_KEY: None})
+
+
+def _narrowed(access: Access, condition: Condition) -> Access:
+    """The access without sessions of which no chunk could match."""
+    if condition.filter is None:
+        return access
+    known = {SCOPE_KEY: PRIVATE}
+    return Access(s for s in access.read if can_match(condition.filter, {**known, SESSION_KEY: s}))

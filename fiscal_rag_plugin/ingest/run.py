@@ -9,22 +9,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from fiscal_rag_plugin.chunks import PUBLIC, Chunk
+from fiscal_rag_plugin.chunks import PUBLIC, Chunk, validate_text
 from fiscal_rag_plugin.drafts import FileMark
 from fiscal_rag_plugin.embedding.port import model_id_of
 from fiscal_rag_plugin.engines.base import Condition
 from fiscal_rag_plugin.errors import (
-    EmbeddingError,
     IngestError,
     InvalidChunkError,
-    NoEmbedderError,
     SettingsError,
+    TextTooLongError,
 )
 from fiscal_rag_plugin.view import View
 
-from .chunking import chunk_source
+from .chunking import MIN_BUDGET_TOKENS, chunk_source
 from .embedding_text import CountTokens, embedding_recipe
 from .files import SIDECAR_SUFFIX, iter_source_files
 from .read import read_source_file
@@ -94,6 +94,14 @@ class IngestOptions:
     headings: bool = True
     expires_at: dt.datetime | None = None
 
+    def __post_init__(self) -> None:
+        tokens, overlap = self.chunk_tokens, self.chunk_overlap
+        if type(tokens) is not int or tokens < MIN_BUDGET_TOKENS:
+            raise SettingsError(f"chunk_tokens must be an int of at least {MIN_BUDGET_TOKENS}")
+        if type(overlap) is not int or not 0 <= overlap < tokens:
+            raise SettingsError("chunk_overlap must be an int from 0 to less than chunk_tokens")
+        self.expiry()
+
     def defaults(self) -> dict[str, str | int]:
         given = {"tax": self.tax, "doc_type": self.doc_type, "fiscal_year": self.fiscal_year}
         return {name: value for name, value in given.items() if value is not None}
@@ -116,19 +124,26 @@ def ingest_path(
 ) -> IngestReport:
     """Ingest a file, or every supported file under a folder, in the scope of the view.
 
-    A bound view writes its session, the unbound one public chunks. A file that cannot be read or
-    embedded is reported and nothing of it is written; the others go on.
+    A bound view writes its session, the unbound one public chunks. A file that cannot be read, or
+    cut to what the model reads, is reported and nothing of it is written; the others go on. What is
+    no file's fault (the model or the disk fails) is raised: the files done are stored whole, the
+    rest keep their old version, and the next run goes on from there.
 
     Raises:
         IngestError: ``path`` does not exist.
+        SettingsError: ``expires_at`` without a session that it could end for.
     """
-    options = options or IngestOptions()
+    options = _checked(view, options)
     files = [(file, name, file.stat().st_size) for file, name in iter_source_files(path)]
     total, done, embedded = sum(size for *_, size in files), 0, 0
-    reports = []
+    reports: list[FileReport] = []
+    owners: dict[str, str] = {}
     for file, name, size in files:
         tell = _teller(on_progress, name, done, size, total, embedded)
-        reports.append(_ingest_file(view, file, name, options, tell))
+        if on_progress is not None:
+            on_progress(Progress(name, done, total, embedded))
+        reports.append(_ingest_file(view, file, name, options, tell, owners))
+        owners.update(dict.fromkeys(reports[-1].doc_ids, name))
         done += size
         embedded += reports[-1].embedded
         if on_progress is not None:
@@ -145,7 +160,9 @@ def ingest_file(
     ``name`` becomes its ``doc_id`` instead of the file's own name, for uploads in temporary files.
 
     Raises:
-        IngestError: the file cannot be read or embedded; nothing of it was written.
+        IngestError: the file cannot be read or cut; nothing of it was written.
+        EmbeddingError: the model failed; nothing of it was written.
+        SettingsError: ``expires_at`` without a session that it could end for.
     """
     path = Path(path)
     if not path.is_file():
@@ -154,13 +171,20 @@ def ingest_file(
         view,
         path,
         name or path.name,
-        options or IngestOptions(),
+        _checked(view, options),
         _teller(on_progress, name or path.name, 0, path.stat().st_size, path.stat().st_size, 0),
     )
     if report.problems:
         raise IngestError("; ".join(report.problems))
     stored = view.owned(Condition(doc_ids=frozenset(report.doc_ids)))
     return replace(report, ids=tuple(record.id for record in stored))
+
+
+def _checked(view: View, options: IngestOptions | None) -> IngestOptions:
+    options = options or IngestOptions()
+    if options.expires_at is not None and view.access is None:
+        raise SettingsError("expires_at is for private uploads; ingest through for_session()")
+    return options
 
 
 def _teller(
@@ -174,9 +198,12 @@ def _teller(
 
 
 def _ingest_file(
-    view: View, file: Path, name: str, options: IngestOptions, tell: Callable[[int, int], None] | None
-) -> FileReport:
+    view: View, file: Path, name: str, options: IngestOptions,
+    tell: Callable[[int, int], None] | None, owners: Mapping[str, str] = MappingProxyType({}),
+) -> FileReport:  # fmt: skip
+    """``owners``: which file of this run gave a doc_id already; two would replace each other forever."""
     try:
+        validate_text(name, "the file's name")
         mark = FileMark(name, _digest(view, file, options))
         before = view.ingested(name)
         if before is not None and before[0] == mark.digest:
@@ -186,15 +213,16 @@ def _ingest_file(
         result = read_source_file(file, doc_id=name)
         if result.problems:
             return FileReport(name, "failed", problems=tuple(str(problem) for problem in result.problems))
-        chunks = list(_chunks(view, result.sources, options))
         documents = sorted({source.doc_id for source in result.sources})
+        for doc_id in documents:
+            if doc_id in owners:
+                raise IngestError(f"{name}: doc_id {doc_id!r:.200} was given by {owners[doc_id]} already")
+        chunks = list(_chunks(view, result.sources, options))
         report = view.replace_documents(
             sorted({*documents, *(before[1] if before else ())}),
             chunks, expires_at=options.expiry(), file=mark, on_progress=tell,
         )  # fmt: skip
-    except NoEmbedderError:
-        raise
-    except (IngestError, InvalidChunkError, EmbeddingError) as error:
+    except (IngestError, InvalidChunkError, TextTooLongError) as error:
         message = str(error)
         return FileReport(name, "failed", problems=(message if name in message else f"{name}: {message}",))
     return FileReport(

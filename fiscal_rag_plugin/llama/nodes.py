@@ -37,6 +37,7 @@ EMBEDDED_KEYS = frozenset({"tax", "section_path", "section_label"})
 _CLASSES: dict[str, type[BaseNode]] = {
     cls.__name__: cls for cls in (TextNode, ImageNode, IndexNode, Node, Document, ImageDocument)
 }
+_EXCLUDED = ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
 _RESOURCES = ("text_resource", "image_resource", "audio_resource", "video_resource")
 # These are columns of the record, or must not come back: vectors, and `obj`, another node or object
 # whose text every retriever hands out in place of the node, whatever its own access.
@@ -70,6 +71,10 @@ def _draft_of(node: BaseNode, view: View) -> Draft:
         metadata.pop(key, None)
     shell = {k: v for k, v in node.model_dump(mode="json").items() if k not in _NOT_IN_SHELL}
     shell["class_name"] = name
+    for key in _EXCLUDED:
+        # What reading added is no part of the node: written back unchanged, it is the same record.
+        if tuple(shell[key][-len(ACCESS_KEYS) :]) == ACCESS_KEYS:
+            shell[key] = shell[key][: -len(ACCESS_KEYS)]
     for resource in _RESOURCES:
         if shell.get(resource) is not None:
             shell[resource] = _resource_shell(getattr(node, resource), shell[resource])
@@ -138,7 +143,7 @@ def node_of(record: Record) -> BaseNode:
 def _original(record: Record) -> BaseNode:
     shell: dict[str, Any] = {k: v for k, v in record.shell.items() if k not in _NOT_IN_SHELL}
     cls = _CLASSES[str(shell.pop("class_name"))]
-    for key in ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys"):
+    for key in _EXCLUDED:
         shell[key] = _with_keys(shell.get(key) or [], ACCESS_KEYS)
     if issubclass(cls, Node):
         resource = shell.get("text_resource")

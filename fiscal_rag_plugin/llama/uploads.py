@@ -28,7 +28,8 @@ class Uploads:
         private uploads only) is when it is no longer returned. Ingesting it again replaces it.
 
         Raises:
-            IngestError: the file cannot be read or embedded; nothing of it was written.
+            IngestError: the file cannot be read or cut; nothing of it was written.
+            EmbeddingError: the model failed; nothing of it was written.
         """
         options = IngestOptions(tax=tax, doc_type=doc_type, expires_at=expires_at)
         return ingest_file(self.view, path, options, name=name, on_progress=on_progress)
