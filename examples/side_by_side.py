@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 
 import numpy as np
 from langchain_core.documents import Document
@@ -75,8 +76,8 @@ def leak(official: Official, ours: Ours) -> Comparison:
     def cell(call: str, found: list) -> str:
         texts = [item.page_content if isinstance(item, Document) else item.text for item in found]
         start = f"El {SECRET}"
-        told = [" ".join(text[text.index(start) :].split())[:60] for text in texts if start in text]
-        quote = f"\n“{told[0]}…”" if told else ""
+        told = [shorten(text[text.index(start) :], 60, placeholder=" …") for text in texts if start in text]
+        quote = f"\n“{told[0]}”" if told else ""
         said = f"{of_a(found)} of {len(found)} passages are A's{quote}"
         return f"[dim]{call}[/]\n" + verdict(of_a(found), said)
 

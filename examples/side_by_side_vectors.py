@@ -126,8 +126,9 @@ def interference(
     return (
         f"2. B's answers before and after A uploads {len(upload)} chunks", rows,
         f"After A's upload {moved[0]} of {total} answers to B differed in the official integrations, and "
-        f"{moved[1]} of {total} in fiscal_rag_plugin. When A then used an id that B has: "
-        + "; ".join(f"{name}, {old}, in fiscal_rag_plugin {new}" for name, old, new in ids) + ".",
+        f"{moved[1]} of {total} in fiscal_rag_plugin. When A then used an id that B has, the official: "
+        + "; ".join(f"{name}, {old}" for name, old, _ in ids)
+        + f"; fiscal_rag_plugin: {' / '.join(sorted({new for *_, new in ids}))}.",
     )  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def traces(directory: Path, marker: bytes, vectors: list[bytes]) -> tuple[int, s
     kept = sum(any(vector in data for data in found.values()) for vector in vectors)
     names = f": {', '.join(path.name for path in found)}" if found else ""
     return len(found), verdict(len(found), f"{len(found)} of {len(contents)} files{names}") + (
-        f"\n[dim]texts: {texts:,} times; vectors: {kept} of {len(vectors)} tried[/]"
+        f"\n[dim]texts {texts:,} times, vectors {kept} of {len(vectors)}[/]"
     )
 
 
