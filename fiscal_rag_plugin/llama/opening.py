@@ -11,6 +11,7 @@ from ..access import Access
 from ..chunks import Chunk
 from ..embedding import EmbeddingService
 from ..errors import SettingsError
+from ..ingest.run import IngestOptions
 from ..settings import DEFAULT_SCORE_THRESHOLD, DEFAULT_TOP_K, FiscalSettings
 from .retriever import FiscalRetriever
 from .vector_store import FiscalVectorStore
@@ -33,6 +34,9 @@ def get_vectorstore(
         settings.chroma_dir, settings.chroma_collection,
         embed_model=given if given is not None else EmbeddingService(settings),
         create=create, default_scope=default_scope, lock_timeout=settings.lock_timeout,
+        ingest_options=IngestOptions(
+            chunk_tokens=settings.chunk_tokens, chunk_overlap=settings.chunk_overlap
+        ),
     )  # fmt: skip
 
 

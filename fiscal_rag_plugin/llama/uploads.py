@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 from ..ingest.run import FileReport, IngestOptions, IngestReport, OnProgress, ingest_file, ingest_path
@@ -12,6 +13,9 @@ from ..view import View
 
 class Uploads:
     """Mixed into the store: a bound one uploads privately, the unbound one publishes."""
+
+    _ingest_options: IngestOptions
+    """how files are cut where a call says nothing else; from the settings"""
 
     @property
     def view(self) -> View:
@@ -31,7 +35,7 @@ class Uploads:
             IngestError: the file cannot be read or cut; nothing of it was written.
             EmbeddingError: the model failed; nothing of it was written.
         """
-        options = IngestOptions(tax=tax, doc_type=doc_type, expires_at=expires_at)
+        options = replace(self._ingest_options, tax=tax, doc_type=doc_type, expires_at=expires_at)
         return ingest_file(self.view, path, options, name=name, on_progress=on_progress)
 
     async def aingest_file(
@@ -50,4 +54,4 @@ class Uploads:
         on_progress: OnProgress | None = None,
     ) -> IngestReport:  # fmt: skip
         """Store every supported file under a folder; a file that cannot be read is reported, not raised."""
-        return ingest_path(self.view, path, options, on_progress=on_progress)
+        return ingest_path(self.view, path, options or self._ingest_options, on_progress=on_progress)

@@ -26,6 +26,7 @@ from ..embedding import as_embedder
 from ..engines.base import ANYTHING, Condition
 from ..errors import AccessDeniedError, InvalidQueryError, SettingsError
 from ..filters import parse_filter
+from ..ingest.run import IngestOptions
 from ..ranking import check_mode
 from ..view import View
 from .embedding import FiscalEmbedding
@@ -61,13 +62,14 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
     """Whether an access is bound; a bound store is not restored from its dict."""
 
     _view: View = PrivateAttr()
+    _ingest_options: IngestOptions = PrivateAttr()
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, ingest_options: IngestOptions | None = None) -> None:
         super().__init__(  # type: ignore[call-arg]
             persist_dir=view.directory, collection_name=view.collection,
             default_scope=view.default_scope, bound=view.access is not None,
         )  # fmt: skip
-        self._view = view
+        self._view, self._ingest_options = view, ingest_options or IngestOptions()
 
     @classmethod
     def class_name(cls) -> str:
@@ -77,8 +79,10 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
     def from_params(
         cls, persist_dir: str, collection_name: str = "fiscal", *, embed_model: object = None,
         create: bool = True, default_scope: str | None = None, lock_timeout: float = 10.0,
+        ingest_options: IngestOptions | None = None,
     ) -> FiscalVectorStore:  # fmt: skip
         """Open a collection. ``embed_model`` is anything that embeds; no model is loaded.
+        ``ingest_options`` hold for :meth:`ingest` and :meth:`ingest_file` unless a call gives others.
 
         Raises:
             CollectionNotFoundError: it is absent and ``create`` is False; lists those that exist.
@@ -89,7 +93,7 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
             str(persist_dir), collection_name, embedder=embedder, create=create, lock_timeout=lock_timeout
         )
         try:
-            return cls(View(corpus, None, default_scope))
+            return cls(View(corpus, None, default_scope), ingest_options)
         except BaseException:
             corpus.close()
             raise
@@ -112,10 +116,10 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
 
     def for_session(self, session_id: str) -> FiscalVectorStore:
         """A store that reads public chunks and this session's, and writes this session's."""
-        return type(self)(self._view.for_session(session_id))
+        return type(self)(self._view.for_session(session_id), self._ingest_options)
 
     def for_access(self, access: Access) -> FiscalVectorStore:
-        return type(self)(self._view.for_access(access))
+        return type(self)(self._view.for_access(access), self._ingest_options)
 
     # --- composition ----------------------------------------------------------------------------
 
