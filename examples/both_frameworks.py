@@ -42,7 +42,8 @@ def main() -> None:
                 right = [(document.id, document.metadata["similarity"]) for document in documents]
                 assert left == right
                 options = ", ".join(f"{name}={value!r}" for name, value in asked.items())
-                print(f"\n{options}\n  {len(left)} hits, identical in both:  LlamaIndex  LangChain")
+                said = f"{len(left)} hits, identical in both"
+                print(f"\n{options}\n  {said:<30}  LlamaIndex  LangChain")
                 for document, (_, score) in zip(documents, left, strict=True):
                     at = document.metadata
                     scores = f"{score:.6f}    {at['similarity']:.6f}"
