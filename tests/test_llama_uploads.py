@@ -64,3 +64,12 @@ async def test_an_upload_says_what_was_stored_and_is_its_sessions(store: FiscalV
     assert {node.metadata["doc_id"] for node in mine} == {"subida.md"} == set(report.doc_ids)
     assert {(n.metadata["tax"], n.metadata["doc_type"]) for n in mine} == {("IVA", "contract")}
     assert store.get_nodes() == store.for_session("B").get_nodes() == []
+
+
+def test_what_the_files_do_not_say_is_given_with_the_call(store: FiscalVectorStore, note: Path) -> None:
+    store.ingest(note, tax="IVA", doc_type="law", fiscal_year=2024)
+    said = {
+        tuple(node.metadata[key] for key in ("tax", "doc_type", "fiscal_year"))
+        for node in store.get_nodes()
+    }
+    assert said == {("IVA", "law", 2024)}

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..ingest.run import FileReport, IngestOptions, IngestReport, OnProgress, ingest_file, ingest_path
 from ..view import View
@@ -35,7 +36,7 @@ class Uploads:
             IngestError: the file cannot be read or cut; nothing of it was written.
             EmbeddingError: the model failed; nothing of it was written.
         """
-        options = replace(self._ingest_options, tax=tax, doc_type=doc_type, expires_at=expires_at)
+        options = _given(self._ingest_options, tax=tax, doc_type=doc_type, expires_at=expires_at)
         return ingest_file(self.view, path, options, name=name, on_progress=on_progress)
 
     async def aingest_file(
@@ -50,8 +51,20 @@ class Uploads:
         )  # fmt: skip
 
     def ingest(
-        self, path: str | Path, options: IngestOptions | None = None, *,
-        on_progress: OnProgress | None = None,
+        self, path: str | Path, options: IngestOptions | None = None, *, tax: str | None = None,
+        doc_type: str | None = None, fiscal_year: int | None = None,
+        expires_at: dt.datetime | None = None, on_progress: OnProgress | None = None,
     ) -> IngestReport:  # fmt: skip
-        """Store every supported file under a folder; a file that cannot be read is reported, not raised."""
-        return ingest_path(self.view, path, options or self._ingest_options, on_progress=on_progress)
+        """Store every supported file under a folder; a file that cannot be read is reported, not raised.
+
+        ``tax``, ``doc_type`` and ``fiscal_year`` are for files that do not say theirs.
+        """
+        options = _given(
+            options or self._ingest_options,
+            tax=tax, doc_type=doc_type, fiscal_year=fiscal_year, expires_at=expires_at,
+        )  # fmt: skip
+        return ingest_path(self.view, path, options, on_progress=on_progress)
+
+
+def _given(options: IngestOptions, **changes: Any) -> IngestOptions:
+    return replace(options, **{name: value for name, value in changes.items() if value is not None})
