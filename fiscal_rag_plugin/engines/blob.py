@@ -7,7 +7,7 @@ import math
 from typing import Any, TypeAlias, cast
 
 from ..chunks import SCOPE_KEY, SESSION_KEY
-from ..filters import RANGE_OPERATORS, And, Compare, Filter, InForce, Or, day_number, validity
+from ..filters import RANGE_OPERATORS, And, Compare, Filter, InForce, Or, day_number, matches, validity
 from .base import Condition, Record
 
 BLOB_KEY = "fiscal:blob"
@@ -75,6 +75,9 @@ def project(record: Record) -> dict[str, Projected]:
 def _projectable(value: Any) -> Projected | None:
     if isinstance(value, bool):
         return value
+    if value in ("", 0):
+        # Most of a chunk's fields are unknown: half the rows of Chroma's metadata table are saved.
+        return None
     if isinstance(value, int):
         # Beyond 2**53 an engine's int and float columns disagree; only the order is kept.
         return value if abs(value) <= _EXACT_INT else (1e300 if value > 0 else -1e300)
@@ -121,6 +124,9 @@ def _where(condition: Filter) -> dict[str, Any] | None:
 def _where_compare(condition: Compare) -> dict[str, Any] | None:
     """Positive comparisons of values that are projected; the rest is evaluated above."""
     op, value = condition.op, condition.value
+    # "" and 0 are not projected, so nothing that they fulfil can be pushed down.
+    if any(matches(condition, {condition.key: unprojected}) for unprojected in ("", 0)):
+        return None
     if op == "in" and isinstance(value, tuple) and value and all(_pushable(v) for v in value):
         return _join("$or", [_one_of(condition.key, list(values)) for values in _by_type(value)])
     if op == "eq" and not isinstance(value, tuple) and _pushable(value):

@@ -85,6 +85,7 @@ class ChromaEngine:
     def __init__(self, directory: Directory, collection: str) -> None:
         self._directory = directory
         self._name = collection
+        self._ratios: dict[str, float] = {}
 
     def _collection(self, client: ClientAPI) -> Collection:
         return self._directory.collection(client, self._name)
@@ -219,7 +220,7 @@ class ChromaEngine:
             return Found([], "empty")
 
         def run(collection: Collection, hidden: frozenset[str]) -> Found:
-            return Search(collection, hidden, vector, k, access, condition).run()
+            return Search(collection, hidden, vector, k, access, condition, self._ratios).run()
 
         return cast("Found", self._read(run))
 

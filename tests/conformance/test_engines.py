@@ -303,3 +303,43 @@ def test_every_answer_is_the_oracles_answer(
     )
     scanned = list(real.scan(Access(read), condition))
     assert scanned == list(oracle.scan(Access(read), condition))
+
+
+LIMITS = {
+    "over-fetch": {},
+    "exact": {"FIRST_LOOK": 1, "WORTH_FETCHING": 1},
+    "filtered": {"FIRST_LOOK": 1, "WORTH_FETCHING": 1, "EXACT_LIMIT": 1},
+}
+
+
+@pytest.mark.parametrize("plan", LIMITS)
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"tax": "IVA"}, {"n": {"$gte": 1}}, {"n": {"$lt": 7.2}}, {"tax": {"$in": ["IVA", 7, True]}},
+        {"$or": [{"tax": "IVA"}, {"fecha": "2024"}]}, {"tax": "IVA", "n": {"$ne": 7}}, {"tax": ""}, {"n": 0},
+    ],
+)  # fmt: skip
+def test_the_answer_does_not_depend_on_the_plan(
+    pair: tuple[EmbeddedEngine, MemoryEngine, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+    plan: str,
+    where: dict[str, Any],
+) -> None:
+    from fiscal_rag_plugin.engines import chroma_search
+
+    real, oracle, queries = pair
+    for name, value in LIMITS[plan].items():
+        monkeypatch.setattr(chroma_search, name, value)
+    condition = Condition(parse_filter(where))
+    seen = set()
+    for query in queries:
+        for k in (1, 3, 8, 40):
+            expected = oracle.search(query, k, Access(["A"]), condition).hits
+            found = real.search(query, k, Access(["A"]), condition)
+            assert [(h.record, h.similarity) for h in found.hits] == [
+                (h.record, h.similarity) for h in expected
+            ]
+            seen.add(found.plan.split(";")[0])
+    if where == {"tax": "IVA"}:
+        assert f"public: {plan}" in seen
