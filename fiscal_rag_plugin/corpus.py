@@ -158,14 +158,17 @@ class Corpus:
         """Sort out and write; again when another writer was faster. Nothing is embedded twice."""
         self.engine.private.purge_expired()
         fingerprinted = [with_fingerprint(draft) for draft in drafts]
-        made: dict[str, Vector] = {}
+        made = self.vectorizer.made_before(fingerprinted)
         for _ in range(MAX_ATTEMPTS):
             stored = self.engine.get([draft.record.key for draft in fingerprinted])
             sorted_out = sort_out(fingerprinted, stored, made)
             try:
-                return attempt(sorted_out)
+                report = attempt(sorted_out)
             except MovedError:
                 continue
+            if made:
+                self.vectorizer.stored(fingerprinted)
+            return report
         raise StorageError(
             f"other writers kept changing these documents in {self.directory.path}; try again"
         )
@@ -201,6 +204,7 @@ class Corpus:
         self.check_usable()
         validate_session_id(session_id)
         self.directory.database.forget_files(self.collection, session_id)
+        self.vectorizer.forget_session(session_id)
         return self.engine.private.delete_session(session_id)
 
     # --- reading --------------------------------------------------------------------------------

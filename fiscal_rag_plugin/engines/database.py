@@ -37,6 +37,10 @@ CREATE TABLE IF NOT EXISTS private (
     expires_at REAL, vector BLOB NOT NULL, text TEXT NOT NULL, blob TEXT NOT NULL,
     UNIQUE (collection, session_id, id)
 );
+CREATE TABLE IF NOT EXISTS staged (
+    collection TEXT NOT NULL, session_id TEXT NOT NULL, fingerprint TEXT NOT NULL, vector BLOB NOT NULL,
+    made_at REAL NOT NULL, PRIMARY KEY (collection, session_id, fingerprint)
+);
 CREATE INDEX IF NOT EXISTS private_expiry ON private (collection, expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE IF NOT EXISTS files (
     collection TEXT NOT NULL, session_id TEXT NOT NULL, path TEXT NOT NULL,
