@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE = 1
 export ANONYMIZED_TELEMETRY = False
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-clean test test-st lint format types side-by-side wheel check clean
+.PHONY: help demo demo-clean test test-st lint format types side-by-side bench bench-quick wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,12 @@ format: $(VENV)/.test-installed  ## ruff format
 
 side-by-side: $(VENV)/.test-installed  ## the official integrations on the left, ours on the right
 	@$(BIN)/python examples/side_by_side.py
+
+bench: $(VENV)/.test-installed  ## speed as ratios at 100,000 chunks (about half an hour)
+	@$(BIN)/python benchmarks/run.py --n 100000
+
+bench-quick: $(VENV)/.test-installed  ## the same at 10,000, failing on recall and bad ratios
+	@$(BIN)/python benchmarks/run.py --n 10000 --questions 30 --check
 
 wheel: $(VENV)/.venv-made  ## build the wheel into dist/
 	@$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps -w dist .
