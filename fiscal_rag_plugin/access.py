@@ -25,6 +25,8 @@ class Access:
 
     def __init__(self, read: Iterable[str] = (), write: str | None = None) -> None:
         """Raises InvalidAccessError for an id that is none, or a written session that is not read."""
+        if hasattr(self, "write"):
+            raise InvalidAccessError("an access cannot be changed; build another one")
         if isinstance(read, str):
             raise InvalidAccessError("read must be a set of session ids; write read={'A'}, not 'A'")
         try:

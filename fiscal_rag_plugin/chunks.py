@@ -27,6 +27,7 @@ MAX_SESSION_CHARS = 128
 MAX_KEY_CHARS = 256
 MAX_ID_CHARS = 1024
 MAX_METADATA_DEPTH = 32
+MAX_INT_BITS = 1024
 
 
 def _has_surrogate(value: str) -> bool:
@@ -110,6 +111,8 @@ def copy_json(value: object, where: str, depth: int = 0) -> Json:
             raise InvalidChunkError(f"{where} contains a lone surrogate")
         return str.__str__(value)
     if isinstance(value, int):
+        if value.bit_length() > MAX_INT_BITS:
+            raise InvalidChunkError(f"{where} has more than {MAX_INT_BITS} bits")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):

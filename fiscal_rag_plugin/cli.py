@@ -118,7 +118,7 @@ def ingest(
         cli_json.print_json(cli_json.report_as_dict(report))
     else:
         output.print_report(report, quiet=quiet)
-    if report.problems:
+    if report.problems or report.warnings:
         raise typer.Exit(BAD_DATA)
 
 

@@ -64,8 +64,9 @@ def _print_table(table: Table) -> None:
         out.print(Text(line.rstrip()))
 
 
-def complain(message: str) -> None:
-    err.print(Text.assemble(("Error: ", "bold red"), clean(message)))
+def complain(message: str, kind: str = "Error") -> None:
+    colour = "bold red" if kind == "Error" else "bold yellow"
+    err.print(Text.assemble((f"{kind}: ", colour), clean(message)))
 
 
 def hint(message: str) -> None:
@@ -118,6 +119,8 @@ def ingest_progress(*, visible: bool) -> Iterator[OnProgress | None]:
 
 
 def print_report(report: IngestReport, *, quiet: bool) -> None:
+    for warning in report.warnings:
+        complain(warning, "Warning")
     for problem in report.problems:
         complain(problem)
     if quiet or not report.files:

@@ -195,16 +195,24 @@ class Corpus:
             scope, session, reader = PRIVATE, access.write, Access.session(access.write)
         gone = [r for r in self.engine.scan(reader, condition) if r.scope == scope]
         refs = sorted({record.ref for record in gone if record.ref is not None})
-        self.directory.database.forget_files(self.collection, session, refs)
-        self.engine.delete([record.key for record in gone])
+
+        def forget() -> None:
+            self.directory.database.forget_files(self.collection, session, refs)
+
+        keys = [record.key for record in gone]
+        if scope == PRIVATE:
+            self.engine.private.delete(keys, forget)
+        else:
+            # Before and after: neither a crash nor an ingest between leaves a file taken for known.
+            forget()
+            self.engine.public.delete(keys)
+            forget()
         return len(gone)
 
     def delete_session(self, session_id: str) -> int:
-        """Erase a session: rows, file hashes, and their bytes in the files. The operator's."""
+        """Erase a session from every collection of the directory, to the byte. The operator's."""
         self.check_usable()
         validate_session_id(session_id)
-        self.directory.database.forget_files(self.collection, session_id)
-        self.vectorizer.forget_session(session_id)
         return self.engine.private.delete_session(session_id)
 
     # --- reading --------------------------------------------------------------------------------
@@ -231,8 +239,6 @@ class Corpus:
         self.check_usable()
         check_query(query)
         vector = self._query_vector(query)
-        if self.vectorizer.dimension is None:
-            return SearchResult([], "empty collection")
         found = self.engine.search(vector, query.candidates, access or Access.public(), query.condition)
         result = select(query, vector, found)
         if result.cut and not result.hits:
@@ -245,8 +251,6 @@ class Corpus:
     def nearest(self, query: SearchQuery, n: int, *, access: Access | None = None) -> list[Hit]:
         """The n nearest within access, without filter or threshold: what ``explain`` looks at."""
         vector = self._query_vector(query)
-        if self.vectorizer.dimension is None:
-            return []
         return self.engine.search(vector, n, access or Access.public()).hits
 
     def _query_vector(self, query: SearchQuery) -> Vector:

@@ -113,5 +113,6 @@ class MissingExtraError(FiscalRagError, ImportError):
 def missing_extra(package: str, extra: str) -> MissingExtraError:
     """The error for an optional ``package`` that is not installed."""
     return MissingExtraError(
-        f"{package} is not installed. Install it with: pip install 'fiscal-rag-plugin[{extra}]'"
+        f"{package} is not installed. Install it with: pip install 'fiscal-rag-plugin[{extra}]' "
+        f"(from a checkout: pip install '.[{extra}]')"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -63,7 +62,7 @@ def check_threshold(threshold: object) -> float | None:
     if threshold is None:
         return None
     number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not number or not math.isfinite(cast("float", threshold)) or not -1 <= cast("float", threshold) <= 1:
+    if not number or not -1 <= cast("float", threshold) <= 1:
         raise InvalidQueryError(
             f"score_threshold must be None or a number in [-1, 1], not {threshold!r:.40}"
         )

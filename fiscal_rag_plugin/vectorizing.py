@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from .chunks import Json
+from .chunks import PUBLIC, Json
 from .drafts import Draft
 from .embedding import Embedder, embed_checked, embed_query_checked
 from .embedding.port import model_id_of
@@ -90,7 +90,9 @@ class Vectorizer:
                 if on_progress is not None:
                     on_progress(start + len(part), len(to_embed))
         matrix = as_matrix([row for row in rows if row is not None], len(drafts), self.dimension)
-        self._claim(matrix, embedded=bool(to_embed))
+        # What one session brings ready-made must not decide what another may bring.
+        if to_embed or any(draft.record.scope == PUBLIC for draft in drafts):
+            self._claim(matrix, embedded=bool(to_embed))
         return matrix
 
     def _claim(self, matrix: Matrix, *, embedded: bool) -> None:
@@ -115,9 +117,6 @@ class Vectorizer:
     def stored(self, drafts: Sequence[Draft]) -> None:
         """Forget what was staged of drafts that are stored now."""
         self._staging.drop([self._staging_key(draft) for draft in drafts])
-
-    def forget_session(self, session_id: str) -> None:
-        self._staging.drop_session(session_id)
 
     def _staging_key(self, draft: Draft) -> tuple[str, str]:
         """(session, model and fingerprint): another model's vectors are not taken for this one's."""

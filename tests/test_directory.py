@@ -16,7 +16,7 @@ import pytest
 from fiscal_rag_plugin.access import Access
 from fiscal_rag_plugin.corpus import Corpus
 from fiscal_rag_plugin.drafts import Draft
-from fiscal_rag_plugin.engines.base import Record
+from fiscal_rag_plugin.engines.base import Condition, Record
 from fiscal_rag_plugin.errors import (
     CollectionMismatchError,
     CollectionNotFoundError,
@@ -24,6 +24,7 @@ from fiscal_rag_plugin.errors import (
     StorageError,
     StoreClosedError,
 )
+from fiscal_rag_plugin.filters import parse_filter
 from fiscal_rag_plugin.ranking import SearchQuery
 
 ROOT = Path(__file__).parents[1]
@@ -91,7 +92,11 @@ def test_a_reader_sees_what_another_process_wrote_since(corpus: Corpus, tmp_path
             tmp_path / "db",
             f"q{step}",
         )
-        assert found(reader) == ["p", *(f"q{i}" for i in range(step + 1))]
+        condition = Condition(parse_filter({"source_scope": "public"}), doc_ids=frozenset(["d"]))
+        filtered = reader.search(SearchQuery([1.0, 0.0], top_k=50, condition=condition)).hits
+        assert (
+            found(reader) == [h.record.id for h in filtered] == ["p", *(f"q{i}" for i in range(step + 1))]
+        )
     reader.close()
 
 
@@ -171,7 +176,17 @@ def test_use_after_a_fork_is_an_error_and_no_hang(corpus: Corpus) -> None:
     assert found(corpus) == ["p"]
 
 
-def test_a_writer_that_died_in_a_replacement_leaves_the_old_version(corpus: Corpus, tmp_path: Path) -> None:
+DIES = {
+    "after a new chunk was written": ("_write", ["old1", "old2"]),
+    "before the old chunks are deleted": ("_delete", ["new"]),
+}
+
+
+@pytest.mark.parametrize("moment", DIES)
+def test_a_writer_that_died_in_a_replacement_leaves_one_whole_version(
+    corpus: Corpus, tmp_path: Path, moment: str
+) -> None:
+    method, whole = DIES[moment]
     corpus.write([draft("old1", [1, 0]), draft("old2", [1, 0.1])])
     corpus.close()
     run(
@@ -179,24 +194,42 @@ def test_a_writer_that_died_in_a_replacement_leaves_the_old_version(corpus: Corp
         import os
         from fiscal_rag_plugin.engines.chroma import ChromaEngine
         corpus = Corpus.open(sys.argv[1], "fiscal")
-        ChromaEngine._delete = lambda *_: os._exit(0)
-        write = ChromaEngine._write
-        def write_and_die(self, client, records, vectors):
-            write(self, client, records, vectors)
-            if vectors is not None:
-                os._exit(0)
-        ChromaEngine._write = write_and_die
+        before = getattr(ChromaEngine, sys.argv[2])
+        def die(self, *arguments):
+            if sys.argv[2] == "_write":
+                before(self, *arguments)
+            os._exit(0)
+        setattr(ChromaEngine, sys.argv[2], die)
         corpus.replace_documents(["d"], [draft("new", [1, 0])], scope="public")
         """,
-        tmp_path / "db",
-    )
+        tmp_path / "db", method,
+    )  # fmt: skip
     reader = Corpus.open(str(tmp_path / "db"), "fiscal", create=False)
-    assert found(reader) == ["old1", "old2"], "a reader sees the old version, whole"
-    assert [r.id for r in reader.scan()] == ["old1", "old2"]
-    assert not reader.get(["new"])
+    assert found(reader) == whole
+    assert [r.id for r in reader.scan()] == whole
+    assert [r.id for r in reader.get(["new", "old1", "old2"])] == whole
+    reader.write([draft("other", [0, 1], ref="e")])
+    assert sorted(reader.engine.public._read(lambda collection, _: collection.get()["ids"])) == sorted(
+        [*whole, "other"]
+    )
     reader.replace_documents(["d"], [draft("new", [1, 0])], scope="public")
-    assert found(reader) == ["new"]
+    assert found(reader) == ["new", "other"]
     reader.close()
+
+
+def test_a_replacement_that_failed_does_not_show_through_the_next_one(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fiscal_rag_plugin.engines.chroma import ChromaEngine
+
+    corpus.write([draft("old", [1, 0])])
+    with monkeypatch.context() as patched:
+        patched.setattr(ChromaEngine, "_refresh", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(StorageError):
+            corpus.replace_documents(["d"], [draft("half", [1, 0])], scope="public")
+    assert found(corpus) == ["old"]
+    corpus.replace_documents(["e"], [draft("e", [1, 0.5], ref="e")], scope="public")
+    assert found(corpus) == ["old", "e"]
 
 
 def test_threads_that_query_and_write_at_once_never_see_a_torn_row(corpus: Corpus) -> None:

@@ -630,3 +630,20 @@ def test_ids_written_by_two_processes_are_the_same_rows(tmp_path: Path) -> None:
 def test_text_nodes_are_accepted_from_anywhere(store: FiscalVectorStore) -> None:
     store.add([TextNode(text="sin id ni metadatos", embedding=[1, 0])])
     assert [n.metadata for n in store.get_nodes()] == [{"source_scope": "public"}]
+
+
+@pytest.mark.parametrize("collection", [object(), "fiscal", None])
+def test_a_collection_or_anything_but_a_view_is_a_type_error_at_construction(collection: object) -> None:
+    with pytest.raises(TypeError, match="from_params"):
+        FiscalVectorStore(collection)  # type: ignore[arg-type]
+
+
+def test_an_index_does_not_embed_who_owns_a_node(tmp_path: Path) -> None:
+    embedder = HashEmbedder()
+    with FiscalVectorStore.from_params(str(tmp_path / "db"), embed_model=embedder) as store:
+        node = TextNode(
+            id_="x", text="hola", metadata={"source_scope": "private", "session_id": "client:17"}
+        )
+        store.as_index().insert_nodes([node])
+        assert embedder.documents == ["hola"]
+        assert node.excluded_embed_metadata_keys == [], "the caller's node is left alone"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LAYOUT_KEY = "fiscal:layout"
 LAYOUT = 1
+SCAN_AT_ONCE = 20_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]")
 
 
@@ -121,8 +122,9 @@ class ChromaEngine:
     def swap(self, swap: Swap, done: Callable[[], None]) -> int:
         """Replace sources, and do ``done``, in one commit: new in first, old out after.
 
-        Returns how many rows went. A crash leaves a journal, by which the next writer removes
-        what was added; until then readers leave it out.
+        Returns how many rows went. The journal names the ids that do not count: those added,
+        until the switch, and those to be removed, after it. Readers leave them out, and after a
+        crash the next writer removes them.
 
         Raises:
             MovedError: a row that was to stay is gone, or has another text or vector by now.
@@ -136,10 +138,11 @@ class ChromaEngine:
             database.set_pending(self._name, [r.id for r in swap.new if r.id not in stored])
             for part in self._batches(client, swap.new):
                 self._write(client, swap.new[part], swap.vectors[part])
+            # The switch: in one transaction the new chunks begin to count and the old ones cease to.
+            database.set_pending(self._name, old)
             self._refresh(client, swap.changed)
-            # From here on the new version counts; a crash leaves old chunks for the next ingest.
-            database.set_pending(self._name, [])
             self._delete(client, old)
+            database.set_pending(self._name, [])
             done()
         return len(old)
 
@@ -199,18 +202,23 @@ class ChromaEngine:
         return {record.key: record for record in self._read(fetch).values()}
 
     def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
+        """Of one moment up to SCAN_AT_ONCE rows; beyond, page by page, and writers may come between."""
         where = chroma_where(condition)
 
-        def ids_of(collection: Collection, hidden: frozenset[str]) -> list[str]:
-            found = collection.get(where=where, include=[])["ids"]
-            return [id for id in found if id not in hidden]
+        def look(collection: Collection, hidden: frozenset[str]) -> tuple[list[str], dict[str, Record]]:
+            ids = sorted(condition.ids or collection.get(where=where, include=[])["ids"])
+            ids = [id for id in ids if id not in hidden]
+            return ids, records_of(collection, ids if len(ids) <= SCAN_AT_ONCE else [])
 
-        ids = self._read(ids_of) if condition.ids is None else list(condition.ids)
-        ids.sort()
+        if condition.ids == frozenset() or condition.doc_ids == frozenset():
+            return
+        ids, records = self._read(look)
         for start in range(0, len(ids), PAGE):
-            page = self.get([(PUBLIC, "", id) for id in ids[start : start + PAGE]])
-            records = sorted(page.values(), key=lambda record: record.id)
-            yield from (r for r in records if access.permits(r.flat()) and condition.matches(r))
+            page = ids[start : start + PAGE]
+            if len(ids) > SCAN_AT_ONCE:
+                records = {key[2]: r for key, r in self.get([(PUBLIC, "", id) for id in page]).items()}
+            found = (records[id] for id in page if id in records)
+            yield from (r for r in found if access.permits(r.flat()) and condition.matches(r))
 
     def count(self) -> int:
         return int(self._read(lambda collection, _: collection.count()))

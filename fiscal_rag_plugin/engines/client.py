@@ -28,9 +28,21 @@ def open_client(path: Path) -> ClientAPI:
     from chromadb.config import Settings
 
     with storage_errors(path, "opening"), chroma_errors(path):
-        return chromadb.PersistentClient(
-            path=str(path), settings=Settings(anonymized_telemetry=False, allow_reset=False)
-        )
+        try:
+            return chromadb.PersistentClient(
+                path=str(path), settings=Settings(anonymized_telemetry=False, allow_reset=False)
+            )
+        except BaseException:
+            forget_client(path)
+            raise
+
+
+def forget_client(path: Path) -> None:
+    """Chroma keeps a client per path, also a broken one: the next opening would get that one."""
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    for kept in (SharedSystemClient._identifier_to_system, SharedSystemClient._identifier_to_refcount):
+        kept.pop(str(path), None)
 
 
 def close_client(client: Any) -> None:
@@ -50,7 +62,12 @@ def chroma_errors(path: Path) -> Iterator[None]:
             raise
         if isinstance(error, (ValueError, TypeError)) and not type(error).__module__.startswith("chromadb"):
             raise
+        message = str(error)
+        remedy = "check that the disk is not full and that this user may write there"
+        if "malformed" in message or "not a database" in message:
+            remedy = (
+                "its files are damaged and were left as they are; restore a copy, or ingest into another"
+            )
         raise StorageError(
-            f"Chroma failed in {path} ({type(error).__name__}: {str(error)[:120]}); "
-            "check that the disk is not full and that this user may write there"
+            f"Chroma failed in {path} ({type(error).__name__}: {message[:120]}); {remedy}"
         ) from error

@@ -79,7 +79,7 @@ class Database:
         self.path = directory / "fiscal.sqlite3"
         self._pid = os.getpid()
         self._local = threading.local()
-        self._open: list[sqlite3.Connection] = []
+        self._open: list[tuple[threading.Thread, sqlite3.Connection]] = []
         self._guard = threading.Lock()
         self._closed = False
         if not create and not self.path.is_file():
@@ -118,7 +118,12 @@ class Database:
             connection.execute("PRAGMA temp_store = MEMORY")
             self._local.connection = connection
             with self._guard:
-                self._open.append(connection)
+                # A server with a thread a request would otherwise run out of file descriptors.
+                for thread, ended in self._open:
+                    if not thread.is_alive():
+                        ended.close()
+                self._open = [entry for entry in self._open if entry[0].is_alive()]
+                self._open.append((threading.current_thread(), connection))
         return connection
 
     def query(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -129,19 +134,35 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All or nothing; writers of other processes wait their turn. One inside another is the outer."""
-        with storage_errors(self.path, "writing"):
-            connection = self.connection()
+        with storage_errors(self.path, "writing"), self._block("BEGIN IMMEDIATE", "COMMIT") as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Several reads of one moment."""
+        with storage_errors(self.path, "reading"), self._block("BEGIN", "ROLLBACK"):
+            yield
+
+    @contextmanager
+    def _block(self, begin: str, end: str) -> Iterator[sqlite3.Connection]:
+        connection = self.connection()
+        if getattr(self._local, "inside", False):
+            yield connection
+            return
+        try:
             if connection.in_transaction:
-                yield connection
-                return
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+                # An interruption came between the last statement and its end.
+                connection.execute("ROLLBACK")
+            connection.execute(begin)
+            self._local.inside = True
+            yield connection
+            connection.execute(end)
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+        finally:
+            self._local.inside = False
 
     def integrity(self) -> list[str]:
         """SQLite's own complaints about the file; none when it is whole."""
@@ -194,7 +215,7 @@ class Database:
             )
         return self.manifest(collection)
 
-    # --- journal of a replacement: public ids that do not count until it is done ------------------
+    # --- journal of a replacement: public ids that do not count -----------------------------------
 
     def pending(self, collection: str) -> frozenset[str]:
         rows = self.query("SELECT id FROM journal WHERE collection = ?", (collection,))
@@ -260,7 +281,7 @@ class Database:
             self.forget(seconds=0.0)
         self._closed = True
         with self._guard:
-            for connection in self._open:
+            for _, connection in self._open:
                 with suppress(sqlite3.Error):
                     connection.close()
             self._open.clear()

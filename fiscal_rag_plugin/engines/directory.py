@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from ..chunks import Json
 from ..errors import FiscalRagError, LockTimeoutError, StaleIndexError, StorageError, StoreClosedError
-from .client import chroma_errors, close_client, open_client
+from .client import chroma_errors, close_client, forget_client, open_client
 from .database import Database, storage_errors
 from .sharing import SharedLock
 
@@ -182,6 +182,7 @@ class Directory:
         """Write public chunks: the only writer, no reader in between, announced to all readers."""
         self._become_writer()
         with self._announced():
+            self._roll_back()
             yield self._require_client()
 
     @contextmanager
@@ -194,8 +195,15 @@ class Directory:
             try:
                 with storage_errors(self.path, "writing"), chroma_errors(self.path):
                     yield
+            except StorageError:
+                # A client whose write failed never comes back from a later one; it is not even closed.
+                self._collections.clear()
+                self._client = None
+                forget_client(self.path)
+                raise
             finally:
-                self._seen = self.database.bump_generation(writing=False)
+                value = self.database.bump_generation(writing=False)
+                self._seen = value if self._client is not None else -1
 
     def _become_writer(self) -> None:
         """Take the writer lock, which this process then keeps until it closes the directory."""
@@ -215,20 +223,15 @@ class Directory:
                 "pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%H:%M:%S")
             }  # fmt: skip
             self.database.set_manifest("", {"writer": me})
-            self._roll_back()
 
     def _roll_back(self) -> None:
-        """Remove what a writer that died in a replacement had added; the old version is whole."""
-        pending = self.database.all_pending()
-        if not pending:
-            return
-        with self._announced():
-            for name, ids in pending.items():
-                collection = self._require_client().get_collection(name, embedding_function=None)
-                limit = self._require_client().get_max_batch_size()
-                for start in range(0, len(ids), limit):
-                    collection.delete(ids=ids[start : start + limit])
-                self.database.set_pending(name, [])
+        """Remove what a replacement that died half way left: it does not count, and nobody sees it."""
+        for name, ids in self.database.all_pending().items():
+            collection = self.collection(self._require_client(), name)
+            limit = self._require_client().get_max_batch_size()
+            for start in range(0, len(ids), limit):
+                collection.delete(ids=ids[start : start + limit])
+            self.database.set_pending(name, [])
 
     def _holder(self) -> str:
         with suppress(FiscalRagError):

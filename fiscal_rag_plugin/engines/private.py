@@ -15,6 +15,7 @@ import numpy as np
 
 from ..access import Access
 from ..chunks import PRIVATE
+from ..errors import StorageError
 from ..vectors import Matrix, Vector, rounded, similarities
 from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap, check_unmoved
 from .blob import decode, encode
@@ -51,11 +52,13 @@ class PrivateEngine:
             with self._database.transaction() as connection:
                 self._refresh(connection, records)
 
-    def delete(self, keys: Sequence[Key]) -> None:
+    def delete(self, keys: Sequence[Key], done: Callable[[], None] = lambda: None) -> None:
+        """Remove rows, and do ``done``, in one transaction."""
         gone = [(self._collection, session, id) for scope, session, id in keys if scope == PRIVATE]
+        with self._database.transaction() as connection:
+            connection.executemany(f"DELETE FROM private WHERE {_KEY}", gone)
+            done()
         if gone:
-            with self._database.transaction() as connection:
-                connection.executemany(f"DELETE FROM private WHERE {_KEY}", gone)
             self._database.forget()
 
     def swap(self, swap: Swap, done: Callable[[], None]) -> int:
@@ -108,14 +111,21 @@ class PrivateEngine:
             check_unmoved(records, {r.id: r for r in stored.values() if r.session_id == session})
 
     def delete_session(self, session_id: str) -> int:
-        """Remove every row of a session, expired ones too; returns how many there were."""
+        """Erase all that the directory has of a session, in every collection; returns how many chunks.
+
+        Raises:
+            StorageError: the rows are gone, but a reader holds the log that still has their bytes.
+        """
         with self._database.transaction() as connection:
-            cursor = connection.execute(
-                "DELETE FROM private WHERE collection = ? AND session_id = ?",
-                (self._collection, session_id),
+            gone = connection.execute("DELETE FROM private WHERE session_id = ?", (session_id,)).rowcount
+            connection.execute("DELETE FROM files WHERE session_id = ?", (session_id,))
+            connection.execute("DELETE FROM staged WHERE session_id = ?", (session_id,))
+        if not self._database.forget():
+            raise StorageError(
+                f"the session is deleted, but another process reads {self._database.path} and keeps the "
+                "deleted bytes in its log; end it and delete the session again"
             )
-        self._database.forget()
-        return cursor.rowcount
+        return gone
 
     def purge_expired(self) -> int:
         """Erase rows and file hashes whose time has come; they were never returned since."""
@@ -168,7 +178,8 @@ class PrivateEngine:
         if not access.read:
             return Found([], "none")
         if condition.is_empty:
-            return Found(self._best(vector, k, access), "exact")
+            with self._database.snapshot():
+                return Found(self._best(vector, k, access), "exact")
         rows = [
             (record, stored)
             for record, stored in self._rows(sorted(access.read))

@@ -46,9 +46,13 @@ class SharedLock:
         if self._owner != me:
             with self._condition:
                 self._writers_waiting += 1
-                while self._owner is not None or self._readers:
-                    self._condition.wait()
-                self._writers_waiting -= 1
+                try:
+                    while self._owner is not None or self._readers:
+                        self._condition.wait()
+                finally:
+                    # Also when Ctrl-C ends the wait: readers stand back while anybody waits.
+                    self._writers_waiting -= 1
+                    self._condition.notify_all()
                 self._owner = me
         self._depth += 1
         try:

@@ -65,12 +65,6 @@ class Staging:
             )
             connection.execute("DELETE FROM staged WHERE made_at < ?", (time.time() - KEPT_SECONDS,))
 
-    def drop_session(self, session_id: str) -> None:
-        with self._database.transaction() as connection:
-            connection.execute(
-                "DELETE FROM staged WHERE collection = ? AND session_id = ?", (self._collection, session_id)
-            )
-
     def _is_empty(self) -> bool:
         any_row = "SELECT 1 FROM staged WHERE collection = ? LIMIT 1"
         return not self._database.query(any_row, (self._collection,))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_c
 
 from fiscal_rag_plugin.chunks import Json
 from fiscal_rag_plugin.errors import IngestError
 
 from .headings import Heading, sections_of, squeeze
 from .page_furniture import drop_furniture
-from .source import Source
+from .source import Section, Source
 
 # PDFium is not safe to call from two threads, not even on two documents.
 _PDFIUM = threading.Lock()
@@ -39,7 +42,7 @@ def read_pdf(data: bytes, doc_id: str) -> Source:
     Raises:
         IngestError: not a PDF, encrypted with a password, without pages or without a text layer.
     """
-    pages, outline, title = _extract(data, doc_id)
+    pages, scanned, outline, title = _extract(data, doc_id)
     if not any(page.strip() for page in pages):
         raise IngestError(
             f"{doc_id}: the PDF has {len(pages)} pages and no text layer (scanned?); run OCR on it first"
@@ -52,11 +55,26 @@ def read_pdf(data: bytes, doc_id: str) -> Source:
         length += len(page) + 1
     text = "\n".join(pages)
     extra: dict[str, Json] = {"title": title} if title else {}
-    sections = sections_of(text, _headings(text, offsets, outline))
-    return Source(doc_id, text, sections, tuple(offsets), extra=extra)
+    sections = _apart(sections_of(text, _headings(text, offsets, outline)), [offsets[i] for i in scanned])
+    warnings = tuple(
+        f"{doc_id}: page {i + 1} of {len(pages)} is an image without text and was left out; run OCR on it"
+        for i in scanned
+    )
+    return Source(doc_id, text, sections, tuple(offsets), extra=extra, warnings=warnings)
 
 
-def _extract(data: bytes, doc_id: str) -> tuple[list[str], list[Bookmark], str]:
+def _apart(sections: Sequence[Section], offsets: Sequence[int]) -> tuple[Section, ...]:
+    """Sections cut at these offsets: no chunk may span, and cite, a page that nobody could read."""
+    parts: list[Section] = []
+    for section in sections:
+        cuts = [offset for offset in offsets if section.start < offset < section.end]
+        bounds = [section.start, *cuts, section.end]
+        parts += [replace(section, start=a, end=b) for a, b in pairwise(bounds)]
+    return tuple(parts)
+
+
+def _extract(data: bytes, doc_id: str) -> tuple[list[str], list[int], list[Bookmark], str]:
+    """(text of each page, indices of pages that are images alone, outline, title)."""
     with _PDFIUM:
         try:
             document = pdfium.PdfDocument(data)
@@ -67,7 +85,8 @@ def _extract(data: bytes, doc_id: str) -> tuple[list[str], list[Bookmark], str]:
         try:
             pages = [_page_text(document, i, doc_id) for i in range(len(document))]
             title = squeeze(document.get_metadata_value("Title") or "").replace("\x00", "")
-            return pages, _outline(document), title
+            scanned = [i for i, page in enumerate(pages) if not page.strip() and _has_image(document[i])]
+            return pages, scanned, _outline(document), title
         finally:
             document.close()
 
@@ -86,6 +105,13 @@ def _page_text(document: Any, index: int, doc_id: str) -> str:
     # PDFium marks a hyphen it is not sure of with the noncharacter U+FFFE.
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\ufffe", "-").replace("\x00", "")
     return re.sub(r"[\ud800-\udfff]", "\ufffd", text)
+
+
+def _has_image(page: Any) -> bool:
+    try:
+        return any(True for _ in page.get_objects(filter=[pdfium_c.FPDF_PAGEOBJ_IMAGE]))
+    finally:
+        page.close()
 
 
 def _outline(document: Any) -> list[Bookmark]:

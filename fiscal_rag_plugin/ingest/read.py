@@ -35,6 +35,9 @@ def read_source_file(path: str | Path, *, doc_id: str) -> ReadResult:
         sources = tuple(_merge(s, sidecar, path.suffix.lower() in _EXPLICIT) for s in result.sources)
     except IngestError as error:
         return ReadResult(problems=(error,))
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # A hostile file finds the corner of a parser that fails in its own way; it is that file's fault.
+        return ReadResult(problems=(IngestError(f"{doc_id}: cannot be read ({type(error).__name__})"),))
     return ReadResult(sources, result.problems)
 
 

@@ -47,6 +47,8 @@ class FileReport:
     updated: int = 0
     removed: int = 0
     problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """parts of an ingested file that could not be read, each naming file and place"""
     ids: tuple[str, ...] = field(default=(), repr=False)
     """the chunks stored, by id; filled by :func:`ingest_file`"""
 
@@ -67,6 +69,10 @@ class IngestReport:
     @property
     def problems(self) -> list[str]:
         return [problem for file in self.files for problem in file.problems]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for file in self.files for warning in file.warnings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,8 @@ def _ingest_file(
     """``owners``: which file of this run gave a doc_id already; two would replace each other forever."""
     try:
         validate_text(name, "the file's name")
+        if view.access is not None:
+            view.placed({})
         mark = FileMark(name, _digest(view, file, options))
         before = view.ingested(name)
         if before is not None and before[0] == mark.digest:
@@ -228,6 +236,7 @@ def _ingest_file(
     return FileReport(
         name, "ingested", tuple(documents), len(chunks),
         report.embedded, report.kept, report.updated, report.removed,
+        warnings=tuple(warning for source in result.sources for warning in source.warnings),
     )  # fmt: skip
 
 
@@ -262,9 +271,8 @@ def _digest(view: View, file: Path, options: IngestOptions) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in (file, file.with_name(file.name + SIDECAR_SUFFIX)):
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            data = b""
+            # A sidecar may be a pipe or a link to a device; the reader refuses or ignores it.
+            data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
         except OSError as error:
             raise IngestError(f"{path.name}: cannot be read: {error.strerror}") from None
         digest.update(len(data).to_bytes(8, "big") + data)

@@ -44,6 +44,8 @@ class Source:
     first_page: int = 1
     fields: Mapping[str, str | int] = field(default_factory=dict)
     extra: Mapping[str, Json] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """what of the file is not in ``text``, each naming file and place"""
 
     def __post_init__(self) -> None:
         try:

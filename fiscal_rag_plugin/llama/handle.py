@@ -8,6 +8,14 @@ from typing import Any, NoReturn
 from typing_extensions import Self
 
 from ..errors import NotPicklableError, UnexpectedArgumentError
+from ..view import View
+
+
+def checked(view: object) -> View:
+    """The view a store is made of; a Chroma collection cannot be handed over."""
+    if not isinstance(view, View):
+        raise UnexpectedArgumentError("open a FiscalVectorStore with from_params() or get_vectorstore()")
+    return view
 
 
 class Handle:

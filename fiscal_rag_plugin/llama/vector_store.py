@@ -30,7 +30,8 @@ from ..ingest.run import IngestOptions
 from ..ranking import check_mode
 from ..view import View
 from .embedding import FiscalEmbedding
-from .handle import Handle
+from .handle import Handle, checked
+from .index import FiscalIndex
 from .nodes import drafts_of, nodes_of
 from .queries import ids_of, refuse_keywords, search_query
 from .store_info import STORE_INFO
@@ -65,6 +66,7 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
     _ingest_options: IngestOptions = PrivateAttr()
 
     def __init__(self, view: View, ingest_options: IngestOptions | None = None) -> None:
+        view = checked(view)
         super().__init__(  # type: ignore[call-arg]
             persist_dir=view.directory, collection_name=view.collection,
             default_scope=view.default_scope, bound=view.access is not None,
@@ -121,8 +123,6 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
     def for_access(self, access: Access) -> FiscalVectorStore:
         return type(self)(self._view.for_access(access), self._ingest_options)
 
-    # --- composition ----------------------------------------------------------------------------
-
     @property
     def embed_model(self) -> FiscalEmbedding:
         """The store's embedder for LlamaIndex; without one, it raises when a text arrives."""
@@ -132,7 +132,7 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
         """A VectorStoreIndex on this store that embeds as it does, never with a default model."""
         if keywords.get("embed_model") is None:
             keywords["embed_model"] = self.embed_model
-        return VectorStoreIndex.from_vector_store(self, **keywords)
+        return FiscalIndex.from_vector_store(self, **keywords)
 
     def store_info(self) -> VectorStoreInfo:
         """What the chunks are and which metadata they have, for a VectorIndexAutoRetriever."""
