@@ -11,13 +11,13 @@ export HF_HUB_OFFLINE = 1
 export ANONYMIZED_TELEMETRY = False
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-clean test test-st lint format types side-by-side bench bench-quick wheel clean
+.PHONY: help demo demo-clean test test-st lint types format side-by-side bench bench-quick wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.venv-made:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 to 3.13 is needed: make PYTHON=python3.11 ..."; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { echo "Python 3.10 to 3.13 is needed: make PYTHON=python3.11 ..."; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "No venv module: apt-get install python3-venv"; exit 2; }
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt pip
 	@touch $@
@@ -52,10 +52,10 @@ test: $(VENV)/.test-installed lint types  ## everything that needs no torch
 test-st: $(VENV_ST)/.test-installed  ## the sentence-transformers backend, on a real model
 	@$(BIN_ST)/python -m pytest -m st
 
-lint: $(VENV)/.test-installed
+lint: $(VENV)/.test-installed  ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-types: $(VENV)/.test-installed
+types: $(VENV)/.test-installed  ## mypy, strict
 	@$(BIN)/mypy
 
 format: $(VENV)/.test-installed  ## ruff format
@@ -71,7 +71,7 @@ bench-quick: $(VENV)/.test-installed  ## the same at 10,000, failing on recall a
 	@$(BIN)/python benchmarks/run.py --n 10000 --questions 30 --check
 
 wheel: $(VENV)/.venv-made  ## build the wheel into dist/
-	@$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps -w dist .
+	@$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps -w dist . && ls dist/*.whl
 
 clean:  ## remove environments, builds and the demo's index
-	rm -rf .venv .venv-st .demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV_ST) .demo dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -45,8 +45,9 @@ def test_the_python_blocks_run_one_after_the_other(folder: Path) -> None:
         cwd=folder, env=environment(), capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^0\.\d{3} tarifa-plana\.md Tarifa plana", done.stdout, re.M), "the LlamaIndex block"
-    assert re.search(r"^https://www\.boe\.es/\S+ Tarifa plana", done.stdout, re.M), "the LangChain block"
+    found = re.findall(r"^(client:1[78]) (?:0\.\d{3} )?(\S+)", done.stdout, re.M)
+    assert found[0] == found[-1] == ("client:17", "informe-cliente.md"), "both blocks find the upload"
+    assert ("client:18", "informe-cliente.md") not in found
     assert "answered" in done.stdout
     assert re.search(r"^\[1\] .* · similitud 0\.\d+", done.stdout, re.M)
 

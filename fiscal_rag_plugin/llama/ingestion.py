@@ -49,7 +49,7 @@ class FiscalIngestionPipeline(IngestionPipeline):
     - everything is transformed and embedded first; then the changed documents are swapped, new
       versions in, old ones out; the docstore is told last. A run that fails can be repeated.
     - UPSERTS_AND_DELETE deletes only documents that the store's own view holds, and a document
-      counts as unchanged only if that view has it: sessions may even share a docstore.
+      counts as unchanged only if that view has it: each session needs its own docstore.
     - a document that the docstore does not know but the view holds is swapped, not doubled.
     - nodes without an embedding are embedded by the store instead of being left out.
 
