@@ -56,8 +56,8 @@ def ingest(store: FiscalVectorStore, folder: Path, title: str) -> IngestReport:
 
 
 def place(metadata: dict) -> Text:
-    page = page_label(metadata["page"], metadata["page_end"])
-    line = Text(" · ".join((metadata["doc_id"], metadata["section_label"], page)))
+    page = page_label(metadata["page"], metadata["page_end"]) if metadata["page"] else ""
+    line = Text(" · ".join(filter(None, (metadata["doc_id"], metadata["section_label"], page))))
     return line.append(" · private", style="magenta") if metadata["source_scope"] == "private" else line
 
 
@@ -94,15 +94,14 @@ def ask(store: FiscalVectorStore, session: str | None, question: str) -> bool:
 
 def who_finds(store: FiscalVectorStore, question: str) -> bool:
     """Ask for a private document as three callers; True when its own session alone finds it."""
-    console.print(f"\n[bold]{question}[/]")
-    table, found = columns("who asks", "finds the private document"), []
+    table, found = columns("who asks for everything it may see", "finds the private document"), []
     callers = (("its own session", ALICE), ("another session", BOB), ("nobody signed in", None))
     for name, session in callers:
         view = store if session is None else store.for_session(session)
         hits = langchain.get_retriever(vectorstore=view, top_k=500, score_threshold=None).invoke(question)
         private = [hit for hit in hits if hit.metadata["source_scope"] == "private"]
-        answer = f"yes, {len(private)} chunks" if private else "no"
-        table.add_row(name, f"{answer} among the {len(hits)} it may see")
+        answer = f"yes: {len(private)} of {len(hits)} chunks" if private else f"no: 0 of {len(hits)} chunks"
+        table.add_row(name, answer)
         found.append(bool(private))
     console.print(table)
     return found == [True, False, False]
@@ -134,6 +133,7 @@ def main() -> None:
     console.print(f"Private document found by its own session alone: {'yes' if isolated else 'NO'}")
     seconds = time.perf_counter() - started
     console.print(f"{service.embeddings_made} chunks embedded, {seconds:.0f} s in all", style="dim")
+    console.print('Go on with: .venv/bin/fiscal-rag search "¿Cuándo prescribe?" --dir .demo', style="dim")
     if not all(same) or not isolated:
         raise SystemExit(1)
 

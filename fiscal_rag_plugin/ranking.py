@@ -94,6 +94,11 @@ def check_parameters(query: SearchQuery) -> None:
 def check_query(query: SearchQuery) -> None:
     """Raise InvalidQueryError unless there is a question and every parameter is in its range."""
     check_parameters(query)
+    if query.text is not None and not isinstance(query.text, str):
+        raise InvalidQueryError(
+            f"the question must be a str, not {type(query.text).__name__}; "
+            "in a chain, pick it out first: itemgetter('question') | retriever"
+        )
     if query.vector is None and not (query.text or "").strip():
         raise InvalidQueryError("a query needs a non-blank text or a vector")
 

@@ -292,7 +292,7 @@ def test_a_bad_vector_is_refused_before_anything_is_written_or_asked(
     [
         {"top_k": 0}, {"top_k": True}, {"top_k": 2.0}, {"top_k": -1}, {"score_threshold": 1.1},
         {"score_threshold": float("nan")}, {"score_threshold": True}, {"score_threshold": "0.8"},
-        {"mmr_threshold": 2}, {"mmr_prefetch_k": 0}, {"vector": None, "text": " "}, {"vector": None},
+        {"mmr_threshold": 2}, {"mmr_prefetch_k": 0}, {"vector": None, "text": " "}, {"vector": None}, {"vector": None, "text": {"question": "x"}}, {"score_threshold": 10**400},
     ],
 )  # fmt: skip
 def test_a_query_out_of_range_is_refused(mixed: View, query: dict[str, Any]) -> None:

@@ -12,9 +12,12 @@ from ..view import View
 
 
 def checked(view: object) -> View:
-    """The view a store is made of; a Chroma collection cannot be handed over."""
+    """``view`` when it is a View; a Chroma collection or an index cannot be handed over."""
     if not isinstance(view, View):
-        raise UnexpectedArgumentError("open a FiscalVectorStore with from_params() or get_vectorstore()")
+        raise UnexpectedArgumentError(
+            f"expected a FiscalVectorStore, not {type(view).__name__}; open one with get_vectorstore() or "
+            "FiscalVectorStore.from_params()"
+        )
     return view
 
 

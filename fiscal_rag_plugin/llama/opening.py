@@ -29,6 +29,10 @@ def get_vectorstore(
     if embedding_service is not None and embed_model is not None:
         raise SettingsError("give embedding_service or embed_model, not both")
     settings = settings if settings is not None else FiscalSettings()
+    if not isinstance(settings, FiscalSettings):
+        raise SettingsError(
+            "settings must be FiscalSettings(chroma_dir=...), or use FiscalVectorStore.from_params"
+        )
     given = embedding_service if embedding_service is not None else embed_model
     return FiscalVectorStore.from_params(
         settings.chroma_dir, settings.chroma_collection,

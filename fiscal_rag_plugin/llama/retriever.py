@@ -19,6 +19,7 @@ from ..filters import all_of, in_force, parse_filter
 from ..ranking import Mode, SearchQuery, check_parameters, check_threshold, check_top_k
 from ..settings import DEFAULT_SCORE_THRESHOLD, DEFAULT_TOP_K
 from ..view import View
+from .handle import checked
 from .nodes import node_of
 from .queries import mode_of
 from .vector_store import FiscalVectorStore
@@ -51,7 +52,8 @@ class FiscalRetriever(BaseRetriever):
             AccessDeniedError: a view is asked for another access than its own.
             InvalidQueryError, InvalidFilterError: a parameter is out of its range.
         """
-        self._view = vectorstore.view.narrowed(session_id=session_id, access=access)
+        view = checked(getattr(vectorstore, "view", vectorstore))
+        self._view = view.narrowed(session_id=session_id, access=access)
         self._query = SearchQuery(
             top_k=check_top_k(top_k), score_threshold=check_threshold(score_threshold), mode=mode_of(mode),
             condition=Condition(filter=all_of(parse_filter(filter), in_force(as_of, tax_year))),
