@@ -132,13 +132,14 @@ class ChromaEngine:
         database = self._directory.database
         with self._directory.commit() as client:
             collection = self._collection(client)
-            check_unmoved(swap.kept, records_of(collection, [record.id for record in swap.kept]))
+            staying = [*swap.kept, *swap.changed]
+            check_unmoved(staying, records_of(collection, [record.id for record in staying]))
             old = [id for id in self._ids_of_documents(collection, swap.doc_ids) if id not in swap.ids]
             stored = records_of(collection, [record.id for record in swap.new])
             database.set_pending(self._name, [r.id for r in swap.new if r.id not in stored])
             for part in self._batches(client, swap.new):
                 self._write(client, swap.new[part], swap.vectors[part])
-            # The switch: in one transaction the new chunks begin to count and the old ones cease to.
+            # The switch: at one stroke the new chunks begin to count and the old ones cease to.
             database.set_pending(self._name, old)
             self._refresh(client, swap.changed)
             self._delete(client, old)
