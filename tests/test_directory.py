@@ -10,6 +10,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,8 +224,14 @@ def test_a_replacement_that_failed_does_not_show_through_the_next_one(
     from fiscal_rag_plugin.engines.chroma import ChromaEngine
 
     corpus.write([draft("old", [1, 0])])
+    write = ChromaEngine._write
+
+    def full(self: ChromaEngine, *arguments: Any) -> None:
+        write(self, *arguments)
+        raise OSError("disk full")
+
     with monkeypatch.context() as patched:
-        patched.setattr(ChromaEngine, "_refresh", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        patched.setattr(ChromaEngine, "_write", full)
         with pytest.raises(StorageError):
             corpus.replace_documents(["d"], [draft("half", [1, 0])], scope="public")
     assert found(corpus) == ["old"]
