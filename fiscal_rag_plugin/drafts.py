@@ -13,6 +13,8 @@ from .engines.base import Key, Record
 from .errors import InvalidChunkError
 from .vectors import Vector, as_vector
 
+_OF_TEXT = "text:"
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -61,15 +63,14 @@ class SortedOut:
     kept: list[Record]
     made: dict[str, Vector]
     """vectors made in an earlier attempt, by fingerprint"""
-    embedded: int
 
     def report(self, ids: list[str], removed: int = 0) -> WriteReport:
-        return WriteReport(ids, self.embedded, len(self.kept), len(self.changed), removed)
+        return WriteReport(ids, len(self.new), len(self.kept), len(self.changed), removed)
 
 
 def sort_out(drafts: Sequence[Draft], stored: Mapping[Key, Record], made: dict[str, Vector]) -> SortedOut:
     """Compare drafts with what is stored; of drafts with one key, the last counts."""
-    result = SortedOut([], [], [], made, 0)
+    result = SortedOut([], [], [], made)
     for draft in {draft.record.key: draft for draft in drafts}.values():
         record, before = draft.record, stored.get(draft.record.key)
         if before is None or (before.fingerprint, before.text) != (record.fingerprint, record.text):
@@ -77,7 +78,7 @@ def sort_out(drafts: Sequence[Draft], stored: Mapping[Key, Record], made: dict[s
             result.new.append(replace(draft, vector=vector))
         else:
             (result.kept if before == record else result.changed).append(record)
-    return replace(result, embedded=len(result.new))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,12 @@ def fingerprint(draft: Draft) -> str:
     if draft.vector is not None:
         raw = as_vector(draft.vector).astype("<f4").tobytes()
         return "vector:" + hashlib.sha256(raw).hexdigest()
-    return "text:" + hashlib.sha256(draft.embedding_text.encode("utf-8")).hexdigest()
+    return _OF_TEXT + hashlib.sha256(draft.embedding_text.encode("utf-8")).hexdigest()
+
+
+def is_of_text(fingerprint: str) -> bool:
+    """Whether a model made, or will make, the vector from a text."""
+    return fingerprint.startswith(_OF_TEXT)
 
 
 def check_expiry(record: Record) -> None:

@@ -111,7 +111,10 @@ class ChromaEngine:
     def update(self, records: Sequence[Record]) -> None:
         if records:
             with self._directory.commit() as client:
-                self._refresh(client, records)
+                stored = records_of(self._collection(client), [record.id for record in records])
+                check_unmoved(records, stored)
+                for part in self._batches(client, records):
+                    self._write(client, records[part], None)
 
     def delete(self, keys: Sequence[Key]) -> None:
         ids = [id for scope, _, id in keys if scope == PUBLIC]
@@ -141,7 +144,8 @@ class ChromaEngine:
                 self._write(client, swap.new[part], swap.vectors[part])
             # The switch: at one stroke the new chunks begin to count and the old ones cease to.
             database.set_pending(self._name, old)
-            self._refresh(client, swap.changed)
+            for part in self._batches(client, swap.changed):
+                self._write(client, swap.changed[part], None)
             self._delete(client, old)
             database.set_pending(self._name, [])
             done()
@@ -153,11 +157,6 @@ class ChromaEngine:
             where: Any = {REF_KEY: {"$in": ordered[start : start + PAGE]}}
             ids += collection.get(where=where, include=[])["ids"]
         return ids
-
-    def _refresh(self, client: ClientAPI, records: Sequence[Record]) -> None:
-        check_unmoved(records, records_of(self._collection(client), [record.id for record in records]))
-        for part in self._batches(client, records):
-            self._write(client, records[part], None)
 
     def _write(self, client: ClientAPI, records: Sequence[Record], vectors: Matrix | None) -> None:
         collection = self._collection(client)

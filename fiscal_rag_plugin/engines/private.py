@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from sqlite3 import Connection
-from typing import Any
 
 import numpy as np
 
@@ -20,20 +19,10 @@ from ..vectors import Matrix, Vector, rounded, similarities
 from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap, check_unmoved
 from .blob import decode, encode
 from .database import Database
+from .statements import batches, marks
 
 _KEY = "collection = ? AND session_id = ? AND id = ?"
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
-_BATCH = 500
-
-
-def _batches(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """SQLite limits the variables of a statement."""
-    for start in range(0, len(items), _BATCH):
-        yield items[start : start + _BATCH]
-
-
-def _marks(items: Sequence[Any]) -> str:
-    return ",".join("?" * len(items))
 
 
 class PrivateEngine:
@@ -72,10 +61,10 @@ class PrivateEngine:
             self._check(swap.kept)
             gone = [
                 (*mine, id)
-                for batch in _batches(sorted(swap.doc_ids))
+                for batch in batches(sorted(swap.doc_ids))
                 for (id,) in connection.execute(
                     "SELECT id FROM private WHERE collection = ? AND session_id = ? "
-                    f"AND ref IN ({_marks(batch)})",
+                    f"AND ref IN ({marks(batch)})",
                     (*mine, *batch),
                 )
                 if id not in swap.ids
@@ -157,14 +146,14 @@ class PrivateEngine:
             if scope == PRIVATE:
                 by_session.setdefault(session, []).append(id)
         for session, ids in by_session.items():
-            for batch in _batches(ids):
+            for batch in batches(ids):
                 for record, _ in self._rows((session,), ids=batch):
                     found[record.key] = record
         return found
 
     def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
         ids = None if condition.ids is None else sorted(condition.ids)
-        groups: Iterable[Sequence[str] | None] = [None] if ids is None else _batches(ids)
+        groups: Iterable[Sequence[str] | None] = [None] if ids is None else batches(ids)
         records = [
             record
             for group in groups
@@ -191,10 +180,10 @@ class PrivateEngine:
         sessions = sorted(access.read)
         rows = [
             row
-            for batch in _batches(sessions)
+            for batch in batches(sessions)
             for row in self._database.query(
                 "SELECT rowid, vector, id FROM private WHERE collection = ? AND "
-                f"session_id IN ({_marks(batch)}) AND {_ALIVE} AND length(vector) = ?",
+                f"session_id IN ({marks(batch)}) AND {_ALIVE} AND length(vector) = ?",
                 (self._collection, *batch, time.time(), vector.nbytes),
             )
         ]
@@ -227,13 +216,13 @@ class PrivateEngine:
         only: str = ""
         values: tuple[str | int, ...] = ()
         if ids is not None:
-            only, values = f" AND id IN ({_marks(ids)})", tuple(ids)
+            only, values = f" AND id IN ({marks(ids)})", tuple(ids)
         elif rowids is not None:
-            only, values = f" AND rowid IN ({_marks(rowids)})", tuple(rowids)
-        for batch in _batches(sessions):
+            only, values = f" AND rowid IN ({marks(rowids)})", tuple(rowids)
+        for batch in batches(sessions):
             for session, id, expires_at, vector, text, blob in self._database.query(
                 "SELECT session_id, id, expires_at, vector, text, blob FROM private WHERE collection = ? "
-                f"AND session_id IN ({_marks(batch)}) AND {_ALIVE}{only}",
+                f"AND session_id IN ({marks(batch)}) AND {_ALIVE}{only}",
                 (self._collection, *batch, time.time(), *values),
             ):
                 record = decode(blob, text, id=id, scope=PRIVATE, session_id=session, expires_at=expires_at)

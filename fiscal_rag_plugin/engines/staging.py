@@ -9,9 +9,9 @@ import numpy as np
 
 from ..vectors import Vector
 from .database import Database
+from .statements import batches, marks
 
 KEPT_SECONDS = 7 * 24 * 3600.0
-_BATCH = 500
 
 
 class Staging:
@@ -35,20 +35,17 @@ class Staging:
 
     def kept(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Vector]:
         """Those of ``keys`` that an earlier run made."""
-        if not self._database.query(
-            "SELECT 1 FROM staged WHERE collection = ? LIMIT 1", (self._collection,)
-        ):
+        if self._is_empty():
             return {}
         found: dict[tuple[str, str], Vector] = {}
         by_session: dict[str, list[str]] = {}
         for session, fingerprint in keys:
             by_session.setdefault(session, []).append(fingerprint)
         for session, fingerprints in by_session.items():
-            for start in range(0, len(fingerprints), _BATCH):
-                batch = fingerprints[start : start + _BATCH]
+            for batch in batches(fingerprints):
                 for fingerprint, vector in self._database.query(
                     "SELECT fingerprint, vector FROM staged WHERE collection = ? AND session_id = ? "
-                    f"AND fingerprint IN ({','.join('?' * len(batch))})",
+                    f"AND fingerprint IN ({marks(batch)})",
                     (self._collection, session, *batch),
                 ):
                     found[session, fingerprint] = np.frombuffer(vector, dtype="<f4")

@@ -92,10 +92,6 @@ def _headings(text: str, start: int) -> Iterator[Heading]:
             paragraph = [(match.start(), line)] * 2
 
 
-def _may_be_heading(paragraph: list[tuple[int, str]]) -> bool:
-    return len(paragraph) == 1 and len(paragraph[0][1]) <= MAX_HEADING_CHARS
-
-
 def _without_closing(name: str) -> str:
     """``## Tipos ##`` is closed by hashes after a space; ``C#`` is not."""
     name = name.strip()
