@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from .chunks import PUBLIC, Json
-from .drafts import Draft
+from .drafts import Draft, is_of_text
 from .embedding import Embedder, embed_checked, embed_query_checked
 from .embedding.port import model_id_of
 from .engines.database import Database
@@ -90,9 +90,11 @@ class Vectorizer:
                 if on_progress is not None:
                     on_progress(start + len(part), len(to_embed))
         matrix = as_matrix([row for row in rows if row is not None], len(drafts), self.dimension)
+        # A vector that an earlier run staged is the model's, as one made now.
+        embedded = any(is_of_text(draft.record.fingerprint) for draft in drafts)
         # What one session brings ready-made must not decide what another may bring.
-        if to_embed or any(draft.record.scope == PUBLIC for draft in drafts):
-            self._claim(matrix, embedded=bool(to_embed))
+        if embedded or any(draft.record.scope == PUBLIC for draft in drafts):
+            self._claim(matrix, embedded=embedded)
         return matrix
 
     def _claim(self, matrix: Matrix, *, embedded: bool) -> None:

@@ -62,6 +62,22 @@ def test_the_run_after_an_interruption_embeds_only_the_rest(tmp_path: Path, sess
     view.close()
 
 
+@pytest.mark.parametrize("session", [None, "A"])
+def test_an_index_made_of_staged_vectors_alone_remembers_its_model(
+    tmp_path: Path, session: str | None
+) -> None:
+    view = opened(tmp_path / "db", Interrupted(after=20))
+    with pytest.raises(KeyboardInterrupt):
+        view.replace_document("largo.pdf", chunks(session, 24))
+    view.close()
+    again = HashEmbedder(32)
+    view = opened(tmp_path / "db", again)
+    view.replace_document("largo.pdf", chunks(session, 20))
+    assert again.documents == []
+    assert view.stats().model == "hash-32"
+    view.close()
+
+
 def test_what_was_made_for_one_session_is_not_used_for_another(tmp_path: Path) -> None:
     view = opened(tmp_path / "db", Interrupted(after=12))
     with pytest.raises(KeyboardInterrupt):
