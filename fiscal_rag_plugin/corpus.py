@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from .access import Access
 from .chunks import PRIVATE, PUBLIC, check_scope, validate_session_id
@@ -89,17 +89,30 @@ class Corpus:
                 "this view writes private chunks of its own session only; publish through the unbound store"
             )
 
-    def write(
-        self, drafts: Sequence[Draft], *, access: Access | None = None, on_progress: Progress | None = None
-    ) -> WriteReport:
-        """Upsert. Chunks stored already are neither embedded nor their vectors touched.
-
-        Nothing is written unless all of it is valid and every vector was made.
-        """
+    def _check_drafts(self, drafts: Sequence[Draft], access: Access | None) -> None:
         self.check_usable()
         for draft in drafts:
             self._check_writable(draft.record.scope, draft.record.session_id, access)
             check_expiry(draft.record)
+
+    def embed_ahead(self, drafts: Sequence[Draft], *, access: Access | None = None) -> dict[str, Vector]:
+        """Vectors by fingerprint, for a later :meth:`write`, of the texts that are not stored yet."""
+        self._check_drafts(drafts, access)
+        fingerprinted, made = self._known(drafts)
+        stored = self.engine.get([draft.record.key for draft in fingerprinted])
+        self._made(sort_out(fingerprinted, stored, made), None)
+        return made
+
+    def write(
+        self, drafts: Sequence[Draft], *, access: Access | None = None,
+        made: Mapping[str, Vector] | None = None, on_progress: Progress | None = None,
+    ) -> WriteReport:  # fmt: skip
+        """Upsert. Chunks stored already are neither embedded nor their vectors touched.
+
+        Nothing is written unless all of it is valid and every vector was made. ``made``: those of
+        :meth:`embed_ahead`.
+        """
+        self._check_drafts(drafts, access)
         ids = [draft.record.id for draft in drafts]
         if not drafts:
             return WriteReport(ids)
@@ -111,7 +124,7 @@ class Corpus:
             self.engine.update(sorted_out.changed)
             return sorted_out.report(ids)
 
-        return self._unmoved(drafts, attempt)
+        return self._unmoved(drafts, attempt, made)
 
     def replace_documents(
         self, doc_ids: Collection[str], drafts: Sequence[Draft], *,
@@ -154,11 +167,19 @@ class Corpus:
         self.check_usable()
         return self.directory.database.file(self.collection, session_id or "", path)
 
-    def _unmoved(self, drafts: Sequence[Draft], attempt: Callable[[SortedOut], WriteReport]) -> WriteReport:
+    def _known(self, drafts: Sequence[Draft]) -> tuple[list[Draft], dict[str, Vector]]:
+        """The drafts with fingerprints, and those of their vectors that an earlier run made."""
+        fingerprinted = [with_fingerprint(draft) for draft in drafts]
+        return fingerprinted, self.vectorizer.made_before(fingerprinted)
+
+    def _unmoved(
+        self, drafts: Sequence[Draft], attempt: Callable[[SortedOut], WriteReport],
+        ahead: Mapping[str, Vector] | None = None,
+    ) -> WriteReport:  # fmt: skip
         """Sort out and write; again when another writer was faster. Nothing is embedded twice."""
         self.engine.private.purge_expired()
-        fingerprinted = [with_fingerprint(draft) for draft in drafts]
-        made = self.vectorizer.made_before(fingerprinted)
+        fingerprinted, made = self._known(drafts)
+        made.update(ahead or {})
         for _ in range(MAX_ATTEMPTS):
             stored = self.engine.get([draft.record.key for draft in fingerprinted])
             sorted_out = sort_out(fingerprinted, stored, made)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
+
+import numpy as np
 
 from .chunks import PRIVATE, Chunk, Json, chunk_id
 from .engines.base import Key, Record
-from .errors import InvalidChunkError
-from .vectors import Vector, as_vector
+from .errors import InvalidChunkError, NotAChunkError
+from .vectors import Vector, as_matrix, as_vector
 
 _OF_TEXT = "text:"
 
@@ -37,6 +40,38 @@ class Draft:
             text=chunk.text, metadata=m.to_store_dict(), shell=shell, expires_at=expires_at,
         )  # fmt: skip
         return cls(record, chunk.embedding_text, vector)
+
+
+def drafts_of_chunks(chunks: Sequence[Chunk], vectors: Any, expires_at: float | None = None) -> list[Draft]:
+    """Drafts of chunks, with ``vectors (n, dim)`` when they are given."""
+    checked = [_checked(chunk) for chunk in chunks]
+    if vectors is None:
+        return [Draft.of_chunk(chunk, expires_at=expires_at) for chunk in checked]
+    if len(vectors) != len(checked):
+        raise InvalidChunkError(f"got {len(vectors)} vectors for {len(checked)} chunks")
+    matrix = as_matrix(vectors, len(checked))
+    return [Draft.of_chunk(c, v, expires_at) for c, v in zip(checked, matrix, strict=True)]
+
+
+def stream_of_chunks(chunks: Iterable[Chunk], vectors: Iterable[Any] | None) -> Iterator[Draft]:
+    """Drafts as they are asked for, each with its own vector ``(dim,)`` when there are any."""
+    if vectors is None:
+        yield from (Draft.of_chunk(_checked(chunk)) for chunk in chunks)
+        return
+    ended = object()
+    for chunk, vector in zip_longest(chunks, vectors, fillvalue=ended):
+        if chunk is ended or vector is ended:
+            raise InvalidChunkError("there are more chunks than vectors, or more vectors than chunks")
+        yield Draft.of_chunk(_checked(chunk), vector)
+
+
+def _checked(chunk: object) -> Chunk:
+    if not isinstance(chunk, Chunk):
+        raise NotAChunkError(
+            "expected Chunk objects, which keep the cited text apart from the embedded one; a LlamaIndex "
+            "node goes through add(), a LangChain document through add_documents()"
+        )
+    return chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +109,8 @@ def sort_out(drafts: Sequence[Draft], stored: Mapping[Key, Record], made: dict[s
     for draft in {draft.record.key: draft for draft in drafts}.values():
         record, before = draft.record, stored.get(draft.record.key)
         if before is None or (before.fingerprint, before.text) != (record.fingerprint, record.text):
-            vector = draft.vector if draft.vector is not None else made.get(record.fingerprint)
-            result.new.append(replace(draft, vector=vector))
+            vector = made.get(record.fingerprint) if draft.vector is None else None
+            result.new.append(draft if vector is None else replace(draft, vector=vector))
         else:
             (result.kept if before == record else result.changed).append(record)
     return result
@@ -121,8 +156,10 @@ def with_fingerprint(draft: Draft) -> Draft:
 def fingerprint(draft: Draft) -> str:
     """What the vector is made from: the vector given, else the embedding text."""
     if draft.vector is not None:
-        raw = as_vector(draft.vector).astype("<f4").tobytes()
-        return "vector:" + hashlib.sha256(raw).hexdigest()
+        vector = draft.vector
+        if not (isinstance(vector, np.ndarray) and vector.dtype == np.float32 and vector.ndim == 1):
+            vector = as_vector(vector)
+        return "vector:" + hashlib.sha256(vector.astype("<f4", copy=False).tobytes()).hexdigest()
     return _OF_TEXT + hashlib.sha256(draft.embedding_text.encode("utf-8")).hexdigest()
 
 

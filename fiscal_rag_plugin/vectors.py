@@ -19,6 +19,9 @@ NO_VECTORS: Matrix = np.empty((0, 0), dtype=np.float32)
 # the seventh, and an order that depends on it is not reproducible.
 ORDER_DECIMALS = 6
 
+ESTIMATE_ERROR = 1e-5
+"""Far above what float32 sums of some thousand products differ by (1e-7 measured at 384)."""
+
 
 def as_matrix(vectors: Any, count: int, dimension: int | None = None) -> Matrix:
     """``vectors`` as float32 ``(count, dim)``.
@@ -74,6 +77,16 @@ def similarities(query: Vector, matrix: Matrix) -> npt.NDArray[np.float32]:
     products = np.add.reduce(rows * wanted, axis=1)
     norms = np.sqrt(np.add.reduce(rows * rows, axis=1)) * np.sqrt(np.add.reduce(wanted * wanted))
     return cast("npt.NDArray[np.float32]", np.clip(products / norms, -1.0, 1.0).astype(np.float32))
+
+
+def estimates(query: Vector, matrix: Matrix) -> npt.NDArray[np.float32]:
+    """:func:`similarities` to within ESTIMATE_ERROR in a tenth of the time: to choose by, never to show."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squares = np.einsum("ij,ij->i", matrix, matrix) * np.dot(query, query)
+    # Very long and very short vectors leave float32's range when they are multiplied.
+    if not np.all((squares > 1e-12) & (squares < 1e12)):
+        return similarities(query, matrix)
+    return cast("npt.NDArray[np.float32]", (matrix @ query) / np.sqrt(squares))
 
 
 def rounded(similarity: float) -> float:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .access import Access
 from .chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY, Chunk, Scope
 from .corpus import Corpus
-from .drafts import DocumentInfo, Draft, FileMark, WriteReport
+from .drafts import DocumentInfo, Draft, FileMark, WriteReport, drafts_of_chunks, stream_of_chunks
 from .embedding import Embedder
 from .engines.base import ANYTHING, Condition, Record
-from .errors import AccessDeniedError, InvalidChunkError, NotAChunkError, NotPicklableError, SettingsError
+from .errors import AccessDeniedError, InvalidChunkError, NotPicklableError, SettingsError
 from .filters import parse_filter
 from .maintenance import Stats, check, stats
 from .ranking import Explained, SearchQuery, SearchResult, check_top_k, explain
+from .streaming import WINDOW, StreamReport, write_stream
 from .vectorizing import Progress
 from .vectors import Vector, as_vector
 
@@ -129,8 +130,21 @@ class View:
 
         ``vectors`` (n, dim) are used as they are; without them the new chunks are embedded.
         """
-        drafts = _drafts(chunks, vectors)
+        drafts = drafts_of_chunks(chunks, vectors)
         return self.write(drafts, on_progress=on_progress).ids
+
+    def add_chunk_stream(
+        self, chunks: Iterable[Chunk], *, vectors: Iterable[Any] | None = None, window: int = WINDOW,
+        on_progress: Callable[[StreamReport], None] | None = None,
+    ) -> StreamReport:  # fmt: skip
+        """Upsert chunks as they come, in windows of constant memory; see ``write_stream``.
+
+        ``vectors``: one ``(dim,)`` for each chunk, in the same order.
+        """
+        drafts = stream_of_chunks(chunks, vectors)
+        return write_stream(
+            self._corpus, drafts, access=self._access, window=window, on_progress=on_progress
+        )
 
     def replace_document(
         self, doc_id: str, chunks: Sequence[Chunk], *, vectors: Any = None,
@@ -154,7 +168,7 @@ class View:
         else:
             scope, session = self.placed({}) if self._access is not None else (PUBLIC, None)
         return self._corpus.replace_documents(
-            doc_ids, _drafts(chunks, vectors, expires_at), scope=scope, session_id=session,
+            doc_ids, drafts_of_chunks(chunks, vectors, expires_at), scope=scope, session_id=session,
             access=self._access, file=file, on_progress=on_progress,
         )  # fmt: skip
 
@@ -256,16 +270,3 @@ class View:
 
     def __repr__(self) -> str:
         return f"View(collection={self.collection!r}, access={self._access!r})"
-
-
-def _drafts(chunks: Sequence[Chunk], vectors: Any, expires_at: float | None = None) -> list[Draft]:
-    if any(not isinstance(chunk, Chunk) for chunk in chunks):
-        raise NotAChunkError(
-            "expected Chunk objects, which keep the cited text apart from the embedded one; a LlamaIndex "
-            "node goes through add(), a LangChain document through add_documents()"
-        )
-    if vectors is None:
-        return [Draft.of_chunk(chunk, expires_at=expires_at) for chunk in chunks]
-    if len(vectors) != len(chunks):
-        raise InvalidChunkError(f"got {len(vectors)} vectors for {len(chunks)} chunks")
-    return [Draft.of_chunk(c, v, expires_at) for c, v in zip(chunks, vectors, strict=True)]

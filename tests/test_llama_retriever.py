@@ -13,7 +13,7 @@ from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQuery, VectorStoreQueryMode
 from pydantic import PrivateAttr
 
 import fiscal_rag_plugin
@@ -41,6 +41,7 @@ from fiscal_rag_plugin.errors import (
     UnexpectedArgumentError,
     UnsupportedModeError,
 )
+from fiscal_rag_plugin.llama.events import FiscalSearchEvent
 
 from .embedders import HashEmbedder
 from .llama_nodes import chunk, ids, node, open_store, where
@@ -308,8 +309,9 @@ async def test_events_carry_exactly_the_answer_and_no_vector(shared: FiscalVecto
         answers = [retriever.retrieve(EAST), await retriever.aretrieve(EAST)]
     finally:
         dispatcher.event_handlers.remove(recorder)
-    assert [type(e) for e in recorder._events] == [RetrievalStartEvent, RetrievalEndEvent] * 2
-    ends = recorder._events[1::2]
+    order = [RetrievalStartEvent, FiscalSearchEvent, RetrievalEndEvent]
+    assert [type(e) for e in recorder._events] == order * 2
+    ends = recorder._events[2::3]
     assert [e.nodes for e in ends] == answers
     assert all(n.node.embedding is None for e in ends for n in e.nodes)
     assert "of B" not in str([e.model_dump() for e in ends])
@@ -460,3 +462,23 @@ def test_importing_the_package_imports_no_framework() -> None:
         """
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_each_search_sends_an_event_with_its_plan_and_nothing_of_anybody(tmp_path: Path) -> None:
+    recorder = Recorder()
+    dispatcher = get_dispatcher()
+    dispatcher.add_event_handler(recorder)
+    try:
+        store = FiscalVectorStore.from_params(str(tmp_path / "db"), embed_model=HashEmbedder())
+        mine = store.for_session("secreta")
+        mine.add([TextNode(text="palabra reservada", metadata={"tax": "IVA"})])
+        FiscalRetriever(mine, score_threshold=None, filter={"tax": "IVA"}).retrieve("palabra")
+        mine.query(VectorStoreQuery(query_str="palabra", similarity_top_k=3))
+        store.close()
+    finally:
+        dispatcher.event_handlers.remove(recorder)
+    seen = [event for event in recorder._events if isinstance(event, FiscalSearchEvent)]
+    assert [(event.top_k, event.hits, event.cut) for event in seen] == [(8, 1, 0), (3, 1, 0)]
+    assert seen[0].plan == "public: narrow; private: exact+filter"
+    written = "".join(event.model_dump_json() for event in seen)
+    assert not any(word in written for word in ("reservada", "secreta", "IVA"))

@@ -13,7 +13,8 @@ from ..errors import CollectionMismatchError, CollectionNotFoundError, SettingsE
 from ..vectors import Matrix, Vector
 from .base import ANYTHING, Condition, Found, Key, Record, Swap, check_unmoved
 from .blob import BLOB_KEY, REF_KEY, chroma_where, encode, project
-from .chroma_search import PAGE, Search, decoded, records_of
+from .chroma_rows import PAGE, Rows, decoded, open_rows
+from .chroma_search import Search
 from .directory import Directory
 
 if TYPE_CHECKING:
@@ -86,10 +87,17 @@ class ChromaEngine:
     def __init__(self, directory: Directory, collection: str) -> None:
         self._directory = directory
         self._name = collection
-        self._ratios: dict[str, float] = {}
+        self._opened: tuple[Collection, Rows] | None = None
 
     def _collection(self, client: ClientAPI) -> Collection:
         return self._directory.collection(client, self._name)
+
+    def _rows(self, collection: Collection) -> Rows:
+        """The rows of this collection as it is open now."""
+        opened = self._opened
+        if opened is None or opened[0] is not collection:
+            opened = self._opened = (collection, open_rows(collection, self._directory.tables))
+        return opened[1]
 
     def _batches(self, client: ClientAPI, items: Sequence[Any]) -> Iterator[slice]:
         limit = client.get_max_batch_size()
@@ -111,8 +119,8 @@ class ChromaEngine:
     def update(self, records: Sequence[Record]) -> None:
         if records:
             with self._directory.commit() as client:
-                stored = records_of(self._collection(client), [record.id for record in records])
-                check_unmoved(records, stored)
+                rows = self._rows(self._collection(client))
+                check_unmoved(records, rows.records([record.id for record in records]))
                 for part in self._batches(client, records):
                     self._write(client, records[part], None)
 
@@ -136,9 +144,10 @@ class ChromaEngine:
         with self._directory.commit() as client:
             collection = self._collection(client)
             staying = [*swap.kept, *swap.changed]
-            check_unmoved(staying, records_of(collection, [record.id for record in staying]))
+            rows = self._rows(collection)
+            check_unmoved(staying, rows.records([record.id for record in staying]))
             old = [id for id in self._ids_of_documents(collection, swap.doc_ids) if id not in swap.ids]
-            stored = records_of(collection, [record.id for record in swap.new])
+            stored = rows.records([record.id for record in swap.new])
             database.set_pending(self._name, [r.id for r in swap.new if r.id not in stored])
             for part in self._batches(client, swap.new):
                 self._write(client, swap.new[part], swap.vectors[part])
@@ -154,9 +163,13 @@ class ChromaEngine:
     def _ids_of_documents(self, collection: Collection, doc_ids: Collection_[str]) -> list[str]:
         ordered, ids = sorted(doc_ids), []
         for start in range(0, len(ordered), PAGE):
-            where: Any = {REF_KEY: {"$in": ordered[start : start + PAGE]}}
-            ids += collection.get(where=where, include=[])["ids"]
+            ids += self._candidates(collection, {REF_KEY: {"$in": ordered[start : start + PAGE]}})
         return ids
+
+    def _candidates(self, collection: Collection, where: dict[str, Any] | None) -> list[str]:
+        """Ids among which are all that fulfil ``where``; of one comparison, exactly those."""
+        narrow = None if where is None else self._rows(collection).narrow(where, SCAN_AT_ONCE)
+        return collection.get(where=where, include=[])["ids"] if narrow is None else narrow
 
     def _write(self, client: ClientAPI, records: Sequence[Record], vectors: Matrix | None) -> None:
         collection = self._collection(client)
@@ -197,7 +210,7 @@ class ChromaEngine:
             return {}
 
         def fetch(collection: Collection, hidden: frozenset[str]) -> dict[str, Record]:
-            return {id: r for id, r in records_of(collection, ids).items() if id not in hidden}
+            return {id: r for id, r in self._rows(collection).records(ids).items() if id not in hidden}
 
         return {record.key: record for record in self._read(fetch).values()}
 
@@ -206,9 +219,9 @@ class ChromaEngine:
         where = chroma_where(condition)
 
         def look(collection: Collection, hidden: frozenset[str]) -> tuple[list[str], dict[str, Record]]:
-            ids = sorted(condition.ids or collection.get(where=where, include=[])["ids"])
+            ids = sorted(condition.ids or self._candidates(collection, where))
             ids = [id for id in ids if id not in hidden]
-            return ids, records_of(collection, ids if len(ids) <= SCAN_AT_ONCE else [])
+            return ids, self._rows(collection).records(ids if len(ids) <= SCAN_AT_ONCE else [])
 
         if condition.ids == frozenset() or condition.doc_ids == frozenset():
             return
@@ -228,7 +241,7 @@ class ChromaEngine:
             return Found([], "empty")
 
         def run(collection: Collection, hidden: frozenset[str]) -> Found:
-            return Search(collection, hidden, vector, k, access, condition, self._ratios).run()
+            return Search(collection, self._rows(collection), hidden, vector, k, access, condition).run()
 
         return cast("Found", self._read(run))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sqlite3
 import threading
 import time
@@ -14,39 +13,70 @@ from pathlib import Path
 from typing import Any
 
 from ..chunks import Json
-from ..errors import StorageError, StoreClosedError
+from ..errors import StorageError
+from .connections import BUSY_SECONDS, Connections
 
 logger = logging.getLogger(__name__)
 
-LAYOUT = 1
-BUSY_SECONDS = 10.0
+LAYOUT = 2
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS manifest (
     collection TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (collection, name)
-) WITHOUT ROWID;
+) WITHOUT ROWID
+
 CREATE TABLE IF NOT EXISTS generation (
     one INTEGER PRIMARY KEY CHECK (one = 1), value INTEGER NOT NULL, writing INTEGER NOT NULL
-);
-INSERT OR IGNORE INTO generation VALUES (1, 0, 0);
+)
+
+INSERT OR IGNORE INTO generation VALUES (1, 0, 0)
+
 CREATE TABLE IF NOT EXISTS journal (
     collection TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (collection, id)
-) WITHOUT ROWID;
+) WITHOUT ROWID
+
 CREATE TABLE IF NOT EXISTS private (
     collection TEXT NOT NULL, session_id TEXT NOT NULL, id TEXT NOT NULL, ref TEXT,
     expires_at REAL, vector BLOB NOT NULL, text TEXT NOT NULL, blob TEXT NOT NULL,
     UNIQUE (collection, session_id, id)
-);
+)
+
+CREATE INDEX IF NOT EXISTS private_expiry ON private (collection, expires_at) WHERE expires_at IS NOT NULL
+
+CREATE TABLE IF NOT EXISTS versions (
+    collection TEXT NOT NULL, session_id TEXT NOT NULL, version INTEGER NOT NULL,
+    PRIMARY KEY (collection, session_id)
+) WITHOUT ROWID
+
+CREATE TRIGGER IF NOT EXISTS private_inserted AFTER INSERT ON private BEGIN
+    INSERT OR REPLACE INTO versions VALUES (NEW.collection, NEW.session_id, random());
+END
+
+CREATE TRIGGER IF NOT EXISTS private_updated AFTER UPDATE ON private BEGIN
+    INSERT OR REPLACE INTO versions VALUES (OLD.collection, OLD.session_id, random());
+    INSERT OR REPLACE INTO versions VALUES (NEW.collection, NEW.session_id, random());
+END
+
+CREATE TRIGGER IF NOT EXISTS private_deleted AFTER DELETE ON private BEGIN
+    DELETE FROM versions WHERE collection = OLD.collection AND session_id = OLD.session_id;
+    INSERT INTO versions SELECT OLD.collection, OLD.session_id, random() WHERE EXISTS (
+        SELECT 1 FROM private WHERE collection = OLD.collection AND session_id = OLD.session_id
+    );
+END
+
+INSERT OR IGNORE INTO versions
+    SELECT collection, session_id, random() FROM private GROUP BY collection, session_id
+
 CREATE TABLE IF NOT EXISTS staged (
     collection TEXT NOT NULL, session_id TEXT NOT NULL, fingerprint TEXT NOT NULL, vector BLOB NOT NULL,
     made_at REAL NOT NULL, PRIMARY KEY (collection, session_id, fingerprint)
-);
-CREATE INDEX IF NOT EXISTS private_expiry ON private (collection, expires_at) WHERE expires_at IS NOT NULL;
+)
+
 CREATE TABLE IF NOT EXISTS files (
     collection TEXT NOT NULL, session_id TEXT NOT NULL, path TEXT NOT NULL,
     digest TEXT NOT NULL, chunks TEXT NOT NULL, expires_at REAL,
     PRIMARY KEY (collection, session_id, path)
-) WITHOUT ROWID;
+) WITHOUT ROWID
 """
 
 
@@ -77,54 +107,32 @@ class Database:
 
     def __init__(self, directory: Path, *, create: bool) -> None:
         self.path = directory / "fiscal.sqlite3"
-        self._pid = os.getpid()
         self._local = threading.local()
-        self._open: list[tuple[threading.Thread, sqlite3.Connection]] = []
-        self._guard = threading.Lock()
-        self._closed = False
+        self._connections = Connections(
+            self.path,
+            ["journal_mode = WAL", "secure_delete = ON", "synchronous = FULL", "temp_store = MEMORY"],
+            create=create,
+        )
         if not create and not self.path.is_file():
             raise StorageError(f"{self.path} does not exist; ingest something first, or check the path")
         with storage_errors(self.path, "opening"):
             connection = self.connection()
             found = connection.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, LAYOUT):
+            if found > LAYOUT:
                 raise StorageError(
-                    f"{self.path} has layout {found}, this version reads {LAYOUT}; "
+                    f"{self.path} has layout {found}, this version reads up to {LAYOUT}; "
                     "open it with the version of fiscal-rag-plugin that wrote it"
                 )
-            if found == 0:
+            if found < LAYOUT:
+                # Every statement may come again: what layout 1 lacked is added, and nothing is lost.
                 with self.transaction():
-                    for statement in _SCHEMA.split(";\n"):
-                        if statement.strip():
-                            connection.execute(statement)
+                    for statement in _SCHEMA.split("\n\n"):
+                        connection.execute(statement)
                     connection.execute(f"PRAGMA user_version = {LAYOUT}")
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection."""
-        if self._closed:
-            raise StoreClosedError("the store is closed; open it again")
-        if os.getpid() != self._pid:
-            raise StoreClosedError(
-                "this process was forked after the store was opened; open after the fork"
-            )
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(
-                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA secure_delete = ON")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA temp_store = MEMORY")
-            self._local.connection = connection
-            with self._guard:
-                # A server with a thread a request would otherwise run out of file descriptors.
-                for thread, ended in self._open:
-                    if not thread.is_alive():
-                        ended.close()
-                self._open = [entry for entry in self._open if entry[0].is_alive()]
-                self._open.append((threading.current_thread(), connection))
-        return connection
+        return self._connections.get()
 
     def query(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a statement; one statement sees one moment of the database."""
@@ -275,13 +283,7 @@ class Database:
             )
 
     def close(self) -> None:
-        if self._closed or os.getpid() != self._pid:
-            return
-        with suppress(StorageError):
-            self.forget(seconds=0.0)
-        self._closed = True
-        with self._guard:
-            for _, connection in self._open:
-                with suppress(sqlite3.Error):
-                    connection.close()
-            self._open.clear()
+        if self._connections.usable:
+            with suppress(StorageError):
+                self.forget(seconds=0.0)
+        self._connections.close()

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from ..chunks import Json
 from ..errors import FiscalRagError, LockTimeoutError, StaleIndexError, StorageError, StoreClosedError
 from .client import chroma_errors, close_client, forget_client, open_client
+from .connections import Connections
 from .database import Database, storage_errors
 from .sharing import SharedLock
 
@@ -73,6 +74,7 @@ class Directory:
             self._commit_lock = FileLock(path / "commit.lock", thread_local=False)
             self._writer_lock = FileLock(path / "writer.lock", thread_local=False)
         self.database = Database(path, create=create)
+        self.tables = Connections(path / "chroma.sqlite3", ["query_only = ON"], create=False)
         self._seen = -1
         self._client: ClientAPI | None = None
         self._collections: dict[str, Collection] = {}
@@ -80,6 +82,7 @@ class Directory:
             with self._shared.exclusive(), self._committing():
                 self._reopen()
         except BaseException:
+            self.tables.close()
             self.database.close()
             raise
 
@@ -269,6 +272,7 @@ class Directory:
             self._closed = True
             self._drop_client()
             self._writer_lock.release()
+            self.tables.close()
             self.database.close()
 
 

@@ -56,7 +56,9 @@ class EmbeddedEngine:
         public = Found([], "none")
         if _asks_public(condition):
             public = self.public.search(vector, k, access, condition)
-        private = self.private.search(vector, k, _narrowed(access, condition), condition)
+        # What is worse than k public hits need not be read.
+        floor = public.hits[-1].similarity if len(public.hits) == k else -1.0
+        private = self.private.search(vector, k, _narrowed(access, condition), condition, floor)
         hits: list[Hit] = sorted([*public.hits, *private.hits], key=lambda hit: hit.order)
         return Found(
             [hit for hit in hits if access.permits(hit.record.flat())][:k],

@@ -15,10 +15,11 @@ import numpy as np
 from ..access import Access
 from ..chunks import PRIVATE
 from ..errors import StorageError
-from ..vectors import Matrix, Vector, rounded, similarities
+from ..vectors import ESTIMATE_ERROR, Matrix, Vector, estimates, rounded, similarities
 from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap, check_unmoved
 from .blob import decode, encode
 from .database import Database
+from .matrices import Matrices
 from .statements import batches, marks
 
 _KEY = "collection = ? AND session_id = ? AND id = ?"
@@ -31,6 +32,7 @@ class PrivateEngine:
     def __init__(self, database: Database, collection: str) -> None:
         self._database = database
         self._collection = collection
+        self._matrices = Matrices(database, collection)
 
     def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
         with self._database.transaction() as connection:
@@ -109,6 +111,7 @@ class PrivateEngine:
             gone = connection.execute("DELETE FROM private WHERE session_id = ?", (session_id,)).rowcount
             connection.execute("DELETE FROM files WHERE session_id = ?", (session_id,))
             connection.execute("DELETE FROM staged WHERE session_id = ?", (session_id,))
+        self._matrices.forget(session_id)
         if not self._database.forget():
             raise StorageError(
                 f"the session is deleted, but another process reads {self._database.path} and keeps the "
@@ -162,47 +165,47 @@ class PrivateEngine:
         ]
         return iter(sorted(records, key=lambda record: (record.id, record.key)))
 
-    def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
-        """Exact: every row of the sessions is scored. Without a condition only vectors are read first."""
+    def search(
+        self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING, floor: float = -1.0
+    ) -> Found:
+        """Exact: every row of the sessions is estimated, and what may be among the best is scored.
+
+        Rows certainly below ``floor``, a similarity, may be left out.
+        """
         if not access.read:
             return Found([], "none")
-        if condition.is_empty:
-            with self._database.snapshot():
-                return Found(self._best(vector, k, access), "exact")
-        rows = [
-            (record, stored)
-            for record, stored in self._rows(sorted(access.read))
-            if access.permits(record.flat()) and condition.matches(record)
-        ]
-        return Found(_ranked(vector, rows)[:k], "exact+filter")
+        with self._database.snapshot():
+            hits = self._best(vector, k, access, condition, floor)
+        return Found(hits, "exact" if condition.is_empty else "exact+filter")
 
-    def _best(self, vector: Vector, k: int, access: Access) -> list[Hit]:
+    def _best(
+        self, vector: Vector, k: int, access: Access, condition: Condition, floor: float
+    ) -> list[Hit]:
         sessions = sorted(access.read)
-        rows = [
-            row
-            for batch in batches(sessions)
-            for row in self._database.query(
-                "SELECT rowid, vector, id FROM private WHERE collection = ? AND "
-                f"session_id IN ({marks(batch)}) AND {_ALIVE} AND length(vector) = ?",
-                (self._collection, *batch, time.time(), vector.nbytes),
-            )
-        ]
-        if not rows:
+        held = self._matrices.of(sessions, len(vector))
+        if not held:
             return []
-        matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), -1)
-        values = similarities(vector, matrix).tolist()
-        order = sorted(range(len(rows)), key=lambda i: (-rounded(values[i]), rows[i][2]))
+        rowids = np.concatenate([vectors.rowids for vectors in held])
+        estimated = np.concatenate([estimates(vector, vectors.matrix) for vectors in held])
+        order = np.argsort(-estimated, kind="stable")
+        order = order[estimated[order] >= floor - ESTIMATE_ERROR]
         hits: list[Hit] = []
-        for start in range(0, len(order), max(k, 1)):
-            wanted = [rows[i][0] for i in order[start : start + k]]
-            fetched = [r for r in self._rows(sessions, rowids=wanted) if access.permits(r[0].flat())]
-            hits += _ranked(vector, fetched)
-            # A row that was refused leaves its place to the next ones; a tie may span two blocks.
-            if len(hits) >= k and (
-                start + k >= len(order)
-                or rounded(values[order[start + k]]) < rounded(hits[k - 1].similarity)
-            ):
-                break
+        start, block = 0, 2 * k
+        # Rows are read best first, in growing blocks, until no other can be among the k best.
+        while start < len(order):
+            if len(hits) >= k:
+                hits = sorted(hits, key=lambda hit: hit.order)[:k]
+                if estimated[order[start]] + ESTIMATE_ERROR < rounded(hits[-1].similarity):
+                    break
+            wanted = rowids[order[start : start + block]].tolist()
+            rows = [
+                (record, stored)
+                for batch in batches(wanted)
+                for record, stored in self._rows(sessions, rowids=batch)
+                if access.permits(record.flat()) and condition.matches(record)
+            ]
+            hits += _scored(vector, rows)
+            start, block = start + block, 2 * block
         return sorted(hits, key=lambda hit: hit.order)[:k]
 
     def _rows(
@@ -215,14 +218,17 @@ class PrivateEngine:
         rows: list[tuple[Record, Vector]] = []
         only: str = ""
         values: tuple[str | int, ...] = ()
+        owner = "collection = ? AND session_id"
         if ids is not None:
             only, values = f" AND id IN ({marks(ids)})", tuple(ids)
         elif rowids is not None:
             only, values = f" AND rowid IN ({marks(rowids)})", tuple(rowids)
+            # The plus keeps SQLite from walking every row of the sessions for a few of them.
+            owner = "+collection = ? AND +session_id"
         for batch in batches(sessions):
             for session, id, expires_at, vector, text, blob in self._database.query(
-                "SELECT session_id, id, expires_at, vector, text, blob FROM private WHERE collection = ? "
-                f"AND session_id IN ({marks(batch)}) AND {_ALIVE}{only}",
+                "SELECT session_id, id, expires_at, vector, text, blob FROM private "
+                f"WHERE {owner} IN ({marks(batch)}) AND {_ALIVE}{only}",
                 (self._collection, *batch, time.time(), *values),
             ):
                 record = decode(blob, text, id=id, scope=PRIVATE, session_id=session, expires_at=expires_at)
@@ -245,10 +251,8 @@ class PrivateEngine:
         """The database belongs to the directory."""
 
 
-def _ranked(vector: Vector, rows: list[tuple[Record, Vector]]) -> list[Hit]:
-    rows = [row for row in rows if len(row[1]) == len(vector)]
+def _scored(vector: Vector, rows: list[tuple[Record, Vector]]) -> list[Hit]:
     if not rows:
         return []
     values = similarities(vector, np.stack([stored for _, stored in rows]))
-    hits = [Hit(record, float(value), stored) for (record, stored), value in zip(rows, values, strict=True)]
-    return sorted(hits, key=lambda hit: hit.order)
+    return [Hit(record, float(value), stored) for (record, stored), value in zip(rows, values, strict=True)]

@@ -19,6 +19,7 @@ from ..filters import all_of, in_force, parse_filter
 from ..ranking import Mode, SearchQuery, check_parameters, check_threshold, check_top_k
 from ..settings import DEFAULT_SCORE_THRESHOLD, DEFAULT_TOP_K
 from ..view import View
+from .events import searched
 from .handle import checked
 from .nodes import node_of
 from .queries import mode_of
@@ -99,7 +100,7 @@ class FiscalRetriever(BaseRetriever):
         return replace(self._query, vector=np.mean([self._view.embed_query(t) for t in texts], axis=0))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        hits = self._view.search(self.search_query(query_bundle)).hits
+        hits = searched(self._view, self.search_query(query_bundle)).hits
         return [NodeWithScore(node=node_of(hit.record), score=hit.similarity) for hit in hits]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

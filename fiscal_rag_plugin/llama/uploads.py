@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..chunks import Chunk
 from ..ingest.run import FileReport, IngestOptions, IngestReport, OnProgress, ingest_file, ingest_path
+from ..streaming import WINDOW, StreamReport
 from ..view import View
 
 
@@ -38,6 +41,17 @@ class Uploads:
         """
         options = _given(self._ingest_options, tax=tax, doc_type=doc_type, expires_at=expires_at)
         return ingest_file(self.view, path, options, name=name, on_progress=on_progress)
+
+    def add_chunk_stream(
+        self, chunks: Iterable[Chunk], *, vectors: Iterable[Any] | None = None, window: int = WINDOW,
+        on_progress: Callable[[StreamReport], None] | None = None,
+    ) -> StreamReport:  # fmt: skip
+        """Upsert chunks as they come, however many: memory holds two windows of them.
+
+        One window is written while the next is embedded; each is stored whole or not at all, and
+        the same stream again embeds nothing of what is stored. ``vectors``: one for each chunk.
+        """
+        return self.view.add_chunk_stream(chunks, vectors=vectors, window=window, on_progress=on_progress)
 
     async def aingest_file(
         self, path: str | Path, *, name: str | None = None, tax: str | None = None,

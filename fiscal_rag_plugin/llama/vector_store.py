@@ -30,6 +30,7 @@ from ..ingest.run import IngestOptions
 from ..ranking import check_mode
 from ..view import View
 from .embedding import FiscalEmbedding
+from .events import searched
 from .handle import Handle, checked
 from .index import FiscalIndex
 from .nodes import drafts_of, nodes_of
@@ -207,12 +208,11 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
         if asked.vector is None and not (asked.text or "").strip() and not asked.condition.is_empty:
             records = list(islice(self._view.scan(asked.condition), asked.top_k))
             return VectorStoreQueryResult(nodes=nodes_of(records), ids=[r.id for r in records])
-        hits = self._view.search(asked).hits
-        records = [hit.record for hit in hits]
+        hits = searched(self._view, asked).hits
         return VectorStoreQueryResult(
-            nodes=nodes_of(records),
+            nodes=nodes_of(hit.record for hit in hits),
             similarities=[hit.similarity for hit in hits],
-            ids=[record.id for record in records],
+            ids=[hit.record.id for hit in hits],
         )
 
     def get_nodes(

@@ -93,7 +93,7 @@ def test_ended_threads_give_their_connections_back(store: View) -> None:
         thread = threading.Thread(target=lambda: list(store.scan()))
         thread.start()
         thread.join()
-    assert len(store._corpus.directory.database._open) <= 3
+    assert len(store._corpus.directory.database._connections._open) <= 3
 
 
 FULL_DISK = """
