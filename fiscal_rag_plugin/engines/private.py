@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from sqlite3 import Connection
 
 import numpy as np
+import numpy.typing as npt
 
 from ..access import Access
 from ..chunks import PRIVATE
@@ -19,11 +21,19 @@ from ..vectors import ESTIMATE_ERROR, Matrix, Vector, estimates, rounded, simila
 from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap, check_unmoved
 from .blob import decode, encode
 from .database import Database
-from .matrices import Matrices
+from .sessions import SessionCache
 from .statements import batches, marks
 
 _KEY = "collection = ? AND session_id = ? AND id = ?"
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """``rowids (n,)`` of a session's rows and their ``matrix (n, dim)``, float32."""
+
+    rowids: npt.NDArray[np.int64]
+    matrix: Matrix
 
 
 class PrivateEngine:
@@ -32,7 +42,9 @@ class PrivateEngine:
     def __init__(self, database: Database, collection: str) -> None:
         self._database = database
         self._collection = collection
-        self._matrices = Matrices(database, collection)
+        self._vectors: SessionCache[_Vectors] = SessionCache(
+            database, collection, lambda vectors: vectors.matrix.nbytes
+        )
 
     def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
         with self._database.transaction() as connection:
@@ -111,7 +123,7 @@ class PrivateEngine:
             gone = connection.execute("DELETE FROM private WHERE session_id = ?", (session_id,)).rowcount
             connection.execute("DELETE FROM files WHERE session_id = ?", (session_id,))
             connection.execute("DELETE FROM staged WHERE session_id = ?", (session_id,))
-        self._matrices.forget(session_id)
+        self._vectors.forget(session_id)
         if not self._database.forget():
             raise StorageError(
                 f"the session is deleted, but another process reads {self._database.path} and keeps the "
@@ -182,7 +194,7 @@ class PrivateEngine:
         self, vector: Vector, k: int, access: Access, condition: Condition, floor: float
     ) -> list[Hit]:
         sessions = sorted(access.read)
-        held = self._matrices.of(sessions, len(vector))
+        held = self._vectors.of(sessions, len(vector), lambda s: self._load(s, len(vector)))
         if not held:
             return []
         rowids = np.concatenate([vectors.rowids for vectors in held])
@@ -207,6 +219,15 @@ class PrivateEngine:
             hits += _scored(vector, rows)
             start, block = start + block, 2 * block
         return sorted(hits, key=lambda hit: hit.order)[:k]
+
+    def _load(self, session: str, dimension: int) -> _Vectors:
+        rows = self._database.query(
+            "SELECT rowid, vector FROM private WHERE collection = ? AND session_id = ? "
+            "AND length(vector) = ?",
+            (self._collection, session, 4 * dimension),
+        )
+        matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), dimension)
+        return _Vectors(np.array([row[0] for row in rows], dtype=np.int64), matrix)
 
     def _rows(
         self,
