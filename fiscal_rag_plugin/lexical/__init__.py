@@ -2,5 +2,11 @@
 
 from .analysis import ANALYSIS_VERSION, analyse, question_tokens
 from .bm25 import Bag, Statistics, scores
+from .facets import facet_query, facets
+from .index import LexicalIndex, Row
+from .snapshot import Snapshot
 
-__all__ = ["ANALYSIS_VERSION", "Bag", "Statistics", "analyse", "question_tokens", "scores"]
+__all__ = [
+    "ANALYSIS_VERSION", "Bag", "LexicalIndex", "Row", "Snapshot", "Statistics", "analyse", "facet_query",
+    "facets", "question_tokens", "scores",
+]  # fmt: skip
