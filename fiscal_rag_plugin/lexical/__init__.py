@@ -1,0 +1,12 @@
+"""BM25 over Spanish tax texts: public ones in a tantivy index, a session's in process, equal values."""
+
+from .analysis import ANALYSIS_VERSION, analyse, question_tokens
+from .bm25 import Bag, Statistics, scores
+from .facets import facet_query, facets
+from .index import LexicalIndex, Row
+from .snapshot import Snapshot
+
+__all__ = [
+    "ANALYSIS_VERSION", "Bag", "LexicalIndex", "Row", "Snapshot", "Statistics", "analyse", "facet_query",
+    "facets", "question_tokens", "scores",
+]  # fmt: skip

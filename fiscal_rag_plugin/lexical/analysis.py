@@ -1,0 +1,161 @@
+"""One analysis for texts and questions: from Spanish prose to exact tokens.
+
+There is no query language: a question is a bag of tokens, in which quotes, ``+``, ``-``, ``AND``
+and ``field:value`` have no meaning. Every pattern reads its input once, so time is linear.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.metadata import version
+
+from .references import CONNECTORS, KEYWORDS, PERCENT, SUFFIX, Keyword, acronym, percentage, reference
+from .words import MAX_TOKEN_CHARS, STOP_WORDS, fold, stem
+
+ANALYSIS_VERSION = f"1/snowball-{version('snowballstemmer')}"
+"""Stored with an index; tokens of another version do not match, and the index is rebuilt."""
+MAX_QUESTION_TOKENS = 256
+"""A question's tokens beyond the first 256 different ones are not searched."""
+
+_RUN = re.compile(r"(?:articulos?|arts?|modelos?|mod|casillas?)(?=[.\-]?[0-9])|[^\W_]+(?:[./,\-][^\W_]+)*")
+_SENTENCE, _INNER = re.compile("[.,]"), re.compile("[/-]")
+_BEFORE_FIRST = frozenset(" \t\r\n.:-[(")
+_BEFORE_NEXT = frozenset(" \t\r\n,-/[]")
+_MAX_GAP_CHARS = 4
+
+
+def analyse(text: str) -> list[str]:
+    """The tokens of a text in order, repeats included.
+
+    Words are folded and stemmed, function words dropped. ``art. 90`` and ``artículos 89 y 90``
+    both have ``art:90``; ``modelo 303`` has ``modelo:303`` and ``303``, ``casilla [0505]`` has
+    ``casilla:505`` and ``0505``, ``21 por ciento`` has ``21%``, ``art. 20.Uno.9º`` has ``art:20``,
+    ``art:20.uno``, ``art:20.uno.9`` and ``20.uno.9``. Numbers, rulings (``v1234-21``), laws
+    (``37/1992``) and tax ids are tokens as they are.
+    """
+    return _Reader(fold(text)).tokens()
+
+
+def question_tokens(text: str) -> list[str]:
+    """The different tokens of a question, in order, at most 256."""
+    return list(dict.fromkeys(analyse(text)))[:MAX_QUESTION_TOKENS]
+
+
+@lru_cache(maxsize=131_072)
+def _plain(run: str) -> str | None:
+    """The stem of a word, "" for one that says nothing, None for what has to be read closer."""
+    if not run.isalpha() or run in KEYWORDS:
+        return None
+    return "" if run in STOP_WORDS else stem(run)
+
+
+class _Reader:
+    """One pass over a folded text. ``_keyword`` is in force until something else than its numbers."""
+
+    def __init__(self, folded: str) -> None:
+        self._folded = folded
+        self._tokens: list[str] = []
+        self._end = 0
+        self._keyword: Keyword | None = None
+        self._unsaid = ""  # the keyword's own token, should no number follow
+        self._read = 0
+
+    def tokens(self) -> list[str]:
+        add = self._tokens.append
+        read_to = 0
+        for match in _RUN.finditer(self._folded):
+            run = match.group()
+            if read_to:  # by what came before
+                if match.start() < read_to:
+                    continue
+                read_to = 0
+            token = _plain(run) if len(run) <= MAX_TOKEN_CHARS else None
+            if token is None or self._keyword is not None:
+                self._closer(run, match.start(), match.end())
+                read_to = self._end
+            elif token:
+                add(token)
+        self._drop_keyword()
+        return self._tokens
+
+    def _closer(self, run: str, start: int, end: int) -> None:
+        """A run that is no plain word, or any run after a keyword."""
+        if run in KEYWORDS:
+            self._drop_keyword()
+            self._take_keyword(run)
+        elif self._keyword is not None and self._continues(run, start, end):
+            return
+        elif not self._whole(run, start, end):
+            separator = _SENTENCE if _SENTENCE.search(run) else _INNER
+            for piece in separator.split(run):
+                self._closer(piece, start, start + len(piece))
+                start += len(piece) + 1
+        self._end = max(self._end, end)
+
+    def _take_keyword(self, run: str) -> None:
+        self._keyword, self._read = KEYWORDS[run], 0
+        self._unsaid = "" if run in STOP_WORDS else stem(run)
+        if self._keyword.kept:
+            self._say()
+
+    def _say(self) -> None:
+        if self._unsaid:
+            self._tokens.append(self._unsaid)
+        self._unsaid = ""
+
+    def _drop_keyword(self) -> None:
+        self._say()
+        self._keyword = None
+
+    def _continues(self, run: str, start: int, end: int) -> bool:
+        """Read ``run`` as the keyword's next number, or as a word between two of them."""
+        keyword = self._keyword
+        assert keyword is not None
+        gap = self._folded[self._end : start]
+        allowed = _BEFORE_NEXT if self._read else _BEFORE_FIRST
+        if len(gap) > _MAX_GAP_CHARS or not allowed.issuperset(gap):
+            return False
+        if run in CONNECTORS and self._read:
+            self._end = end
+            return True
+        if len(run) > MAX_TOKEN_CHARS or PERCENT.match(self._folded, end):
+            return False
+        suffix = SUFFIX.match(self._folded, end)
+        whole = run + (suffix.group().strip() if suffix else "")
+        parts = whole.split(",") if keyword.plural else [whole]
+        found = [keyword.read(part) for part in parts]
+        if not all(found):
+            return False
+        self._tokens += [token for tokens in found for token in tokens]
+        self._unsaid, self._read = "", self._read + 1
+        # In "artículo 90.1 y 2" the 2 is a paragraph; in "art. 90 y 91" it is an article.
+        if not (keyword.plural or (keyword.lists and "." not in whole)):
+            self._keyword = None
+        self._end = suffix.end() if suffix else end
+        return True
+
+    def _whole(self, run: str, start: int, end: int) -> bool:
+        """Add the tokens of a run that is not several runs, whatever keyword came before."""
+        tokens = self._tokens_of(run, start, end)
+        if tokens is None:
+            return False
+        self._drop_keyword()
+        self._tokens += tokens
+        return True
+
+    def _tokens_of(self, run: str, start: int, end: int) -> list[str] | None:
+        if len(run) > MAX_TOKEN_CHARS:
+            return [run[:MAX_TOKEN_CHARS]] if run.isalnum() else None
+        token = _plain(run)
+        if token is not None:
+            return [token] if token else []
+        sign = PERCENT.match(self._folded, end)
+        if sign and (percent := percentage(run)):
+            self._end = sign.end()
+            return [percent]
+        if run.isdigit() and len(run) == 4 and self._folded[start - 1 : start] == "[":
+            return KEYWORDS["casilla"].read(run)  # [0505] in the tax agency's manuals
+        if (short := acronym(run)) is not None:
+            return [stem(short)]
+        return reference(run)
