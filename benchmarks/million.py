@@ -26,7 +26,7 @@ from .filling import PRIVATE, batches, check_count
 from .peers.base import ENGINE, LANG, LLAMA, TITLES, open_peer
 from .processes import process_figures
 from .report import show_case, show_figures
-from .results import Figure, Results
+from .results import Figure, Results, environment
 
 PEERS = ("raw", "ours")
 SAY_EVERY_SECONDS = 15.0
@@ -83,7 +83,7 @@ def fill_in_process(name: str, directory: Path, n: int, console: Console) -> dic
 
 
 def run(sizes: list[int], questions: int, directory: Path, console: Console) -> Results:
-    results = Results()
+    results = Results(environment=environment())
     for n in sizes:
         for name in PEERS:
             filled = fill_in_process(name, directory, n, console)
@@ -115,7 +115,7 @@ def main() -> None:
     )
     parser.add_argument("--n", default="100000,1000000", help="sizes, ascending; the smaller come first")
     parser.add_argument("--questions", type=int, default=50)
-    parser.add_argument("--dir", type=Path, help="keep the indexes here (about 8 GB)")
+    parser.add_argument("--dir", type=Path, help="keep the indexes here (about 10 GB)")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--fill", choices=PEERS, help=argparse.SUPPRESS)
     given = parser.parse_args()

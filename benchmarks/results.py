@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
+import time
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 
@@ -75,3 +79,13 @@ class Results:
         read["rows"] = [Row(**row) for row in read["rows"]]
         read["figures"] = [Figure(**figure) for figure in read["figures"]]
         return cls(**read)
+
+
+def environment() -> dict[str, str]:
+    """What a reader must know to compare these numbers with others."""
+    packages = ("chromadb", "llama-index-core", "langchain-core", "numpy")
+    return {
+        "date": time.strftime("%Y-%m-%d"), "cores": str(os.cpu_count()),
+        "Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}",
+        **{package: version(package) for package in packages},
+    }  # fmt: skip

@@ -12,14 +12,11 @@ oracle, and on a ratio worse than half of what is aimed at.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
@@ -34,7 +31,7 @@ from .peers.base import MODULES, TITLES, Peer, Unavailable, open_peer
 from .peers.ours import Ours
 from .processes import process_figures
 from .report import markdown, show_case, show_figures
-from .results import Figure, Results
+from .results import Figure, Results, environment
 from .uploading import upload_figures
 
 
@@ -134,15 +131,6 @@ class Run:
                 self.results.figures += again_figures(Path(temporary), self._effort.again_chunks, self.say)
             except Unavailable as reason:
                 self.results.skipped["ingest again"] = str(reason)
-
-
-def environment() -> dict[str, str]:
-    packages = ("chromadb", "llama-index-core", "langchain-core", "numpy")
-    return {
-        "date": time.strftime("%Y-%m-%d"), "cores": str(os.cpu_count()),
-        "Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}",
-        **{package: version(package) for package in packages},
-    }  # fmt: skip
 
 
 def main() -> None:
