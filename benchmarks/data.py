@@ -1,8 +1,11 @@
-"""Vectors that cluster as real embeddings do, and the metadata that filters look at."""
+"""Vectors that cluster as real embeddings do, made batch by batch, and the metadata filters look at."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -10,30 +13,73 @@ DIMENSION = 384
 SEED = 20261130
 TAXES = ("IVA", "IRPF", "IS", "LGT")
 SESSION_CHUNKS = 100
-SESSIONS = 20
+SESSIONS = tuple(f"S{i}" for i in range(20))
+BATCH = 2_000
+"""Rows written at a time; one batch is one seed, so any part of the corpus can be made again."""
+PRIVATE_FROM = 100_000_000
+"""The number of a session's first chunk: no public chunk shares it."""
 TEXT = "Texto de prueba sobre un tributo, con su artículo y su apartado. " * 12
+Extra = dict[str, Any]
+"""A functional filter: keys and the values they must equal."""
 
 
 @dataclass(frozen=True)
-class Data:
-    """``public (n, 384)`` and ``queries (q, 384)``, unit float32; private rows by session."""
+class Rows:
+    """Chunks: the session of each, or None, its number, and ``vectors (n, 384)``, unit float32."""
 
-    public: np.ndarray
-    queries: np.ndarray
-    private: dict[str, np.ndarray]
+    sessions: Sequence[str | None]
+    numbers: Sequence[int]
+    vectors: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def metadata(self) -> list[dict[str, Any]]:
+        return [metadata(i, session) for i, session in zip(self.numbers, self.sessions, strict=True)]
+
+    @property
+    def ids(self) -> list[str]:
+        return [f"{session}:{i}" for i, session in zip(self.numbers, self.sessions, strict=True)]
+
+    def part(self, start: int, end: int) -> Rows:
+        return Rows(self.sessions[start:end], self.numbers[start:end], self.vectors[start:end])
 
 
-def make(n: int, queries: int) -> Data:
-    generator = np.random.default_rng(SEED)
-    centres = generator.normal(size=(max(50, n // 200), DIMENSION)).astype(np.float32)
+def _centres(rows: int) -> np.ndarray:
+    """One topic for every 200 chunks; those of a smaller corpus are the first of a larger one."""
+    shape = (max(50, rows // 200), DIMENSION)
+    return np.random.default_rng(SEED).normal(size=shape).astype(np.float32)
 
-    def near(count: int) -> np.ndarray:
-        rows = centres[generator.integers(len(centres), size=count)]
-        rows = rows + 0.6 * generator.normal(size=rows.shape).astype(np.float32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    private = {f"S{i}": near(SESSION_CHUNKS) for i in range(SESSIONS)}
-    return Data(near(n), near(queries), private)
+def _near(centres: np.ndarray, count: int, *seed: int) -> np.ndarray:
+    generator = np.random.default_rng([SEED, *seed])
+    rows = centres[generator.integers(len(centres), size=count)]
+    rows = rows + 0.6 * generator.normal(size=rows.shape).astype(np.float32)
+    unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
+
+
+def public_rows(n: int, *, start: int = 0) -> Iterator[Rows]:
+    """The first ``n`` public chunks from the batch that holds ``start``, never more than one in memory."""
+    centres = _centres(n)
+    for first in range(start - start % BATCH, n, BATCH):
+        # A batch draws from the topics known by then, so that it is the same in a corpus of any size.
+        known = centres[: max(50, (first + BATCH) // 200)]
+        rows = _near(known, BATCH, 1, first // BATCH)[: n - first]
+        yield Rows([None] * len(rows), range(first, first + len(rows)), rows)
+
+
+def private_rows() -> Rows:
+    """100 chunks of each session, one session after the other."""
+    count = len(SESSIONS) * SESSION_CHUNKS
+    owners = [session for session in SESSIONS for _ in range(SESSION_CHUNKS)]
+    return Rows(owners, range(PRIVATE_FROM, PRIVATE_FROM + count), _near(_centres(0), count, 2))
+
+
+def questions(n: int, count: int) -> np.ndarray:
+    """``(count, 384)`` vectors near the topics of a corpus of ``n``."""
+    return _near(_centres(n), count, 3)
 
 
 def label(i: int, session: str | None) -> str:
@@ -41,11 +87,35 @@ def label(i: int, session: str | None) -> str:
     return f"Artículo {i}" if session is None else f"Artículo {i} de {session}"
 
 
-def metadata(i: int, session: str | None) -> dict[str, object]:
+def metadata(i: int, session: str | None) -> dict[str, Any]:
     """A quarter of the rows is of each tax; 20 rows share a law."""
-    flat: dict[str, object] = {
+    flat: dict[str, Any] = {
         "doc_id": f"doc{i // 20}", "doc_type": "law", "tax": TAXES[i % 4], "fiscal_year": 2024,
-        "section_label": label(i, session), "section_path": f"Ley {i // 20}", "source_url": f"https://example.org/{i}", "chunk_index": i % 20,
+        "section_label": label(i, session), "section_path": f"Ley {i // 20}",
+        "source_url": f"https://example.org/{i}", "chunk_index": i % 20,
         "source_scope": "public" if session is None else "private",
     }  # fmt: skip
     return flat if session is None else {**flat, "session_id": session}
+
+
+def nearest(
+    n: int, vectors: np.ndarray, extra: Extra | None, sessions: Sequence[str], k: int
+) -> list[list[str]]:
+    """By brute force, the labels of the best ``k`` that may be seen and match, of each question."""
+    best = np.full((len(vectors), 0), -2.0, dtype=np.float32)
+    names = np.empty((len(vectors), 0), dtype=object)
+    own_only = (extra or {}).get("source_scope") == "private"
+    for rows in chain([private_rows()], () if own_only else public_rows(n)):
+        kept = [
+            j
+            for j, row in enumerate(rows.metadata)
+            if row.get("session_id") in (None, *sessions) and (extra or {}).items() <= row.items()
+        ]
+        if not kept:
+            continue
+        labels = np.array([label(rows.numbers[j], rows.sessions[j]) for j in kept], dtype=object)
+        values = np.concatenate([best, vectors @ rows.vectors[kept].T], axis=1)
+        names = np.concatenate([names, np.broadcast_to(labels, (len(vectors), len(labels)))], axis=1)
+        order = np.argsort(-values, axis=1, kind="stable")[:, :k]
+        best, names = np.take_along_axis(values, order, 1), np.take_along_axis(names, order, 1)
+    return [list(row) for row in names]

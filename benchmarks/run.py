@@ -1,169 +1,174 @@
-"""Speed as ratios within one run, and recall against brute force: `make bench` or `make bench-quick`.
+"""Speed as ratios within one run, recall against brute force, plans against the oracle.
 
-    python benchmarks/run.py --n 100000 [--dir KEEP] [--json results.json]
+python -m benchmarks.run --n 10000,100000 [--quick] [--check] [--dir KEEP]
+                         [--json FILE] [--markdown FILE]
 
-Every peer answers the same questions in alternating order; the table gives medians and p95. The
-index is kept with --dir, so that a second run measures queries only.
+Every peer answers the same questions in alternating order; tables give medians and p95. A peer that
+is not installed is skipped with the reason. With --dir the indexes are kept, so that a second run
+measures queries only. --check exits with 1 on recall below 0.99, on a plan that disagrees with the
+oracle, and on a ratio worse than half of what is aimed at.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from data import Data, label, make, metadata
-from peers import SESSION, TOP_K, Query, official, official_queries, our_queries, ours, raw_query
 from rich.console import Console
-from rich.table import Table
 
-from fiscal_rag_plugin import Access
-
-console = Console(highlight=False)
-FILTERS: dict[str, dict[str, Any] | None] = {
-    "authorized, no filter": None,
-    "filter that 25 % match": {"tax": "IVA"},
-    "filter that 20 chunks match": {"section_path": "Ley 3"},
-    "the session's own chunks": {"source_scope": "private"},
-}
-
-
-def visible(data: Data, extra: dict[str, Any] | None, sessions: list[str]) -> tuple[np.ndarray, list[str]]:
-    """(vectors, labels) of what may be seen and matches: what brute force looks at."""
-    rows = [(None, i, v) for i, v in enumerate(data.public)]
-    rows += [(s, 10_000_000 + i, v) for s in sessions for i, v in enumerate(data.private[s])]
-    kept = [(s, i, v) for s, i, v in rows if extra is None or extra.items() <= metadata(i, s).items()]
-    return np.stack([v for *_, v in kept]), [label(i, s) for s, i, _ in kept]
+from .again import again_figures
+from .aims import failures, growth_figures, query_figures
+from .cases import CASES, run_case
+from .concurrency import concurrency_figures
+from .filling import PRIVATE, fill
+from .oracle import check_plans
+from .peers.base import MODULES, TITLES, Peer, Unavailable, open_peer
+from .peers.ours import Ours
+from .processes import process_figures
+from .report import markdown, show_case, show_figures
+from .results import Figure, Results, environment
+from .uploading import upload_figures
 
 
-def measure(
-    queries: dict[str, Query], vectors: np.ndarray
-) -> dict[str, tuple[list[float], list[list[str]]]]:
-    """Seconds and answers of each peer, asked in turn."""
-    for query in queries.values():
-        query(vectors[0])
-    measured: dict[str, tuple[list[float], list[list[str]]]] = {name: ([], []) for name in queries}
-    names = list(queries)
-    for number, vector in enumerate(vectors):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            started = time.perf_counter()
-            answer = queries[name](vector)
-            measured[name][0].append(time.perf_counter() - started)
-            measured[name][1].append(answer)
-    return measured
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured."""
+
+    questions: int
+    budget_seconds: float
+    concurrent: int
+    rounds: int
+    """of concurrent clients"""
+    processes: int
+    """in which memory and start-up are measured, of ours and of raw each"""
+    uploads: int
+    again_chunks: int
+    oracle_questions: int
 
 
-def recall(
-    answers: list[list[str]], data: Data, extra: dict[str, Any] | None, sessions: list[str]
-) -> float:
-    matrix, labels = visible(data, extra, sessions)
-    hits = []
-    for vector, answer in zip(data.queries, answers, strict=True):
-        best = np.argsort(-(matrix @ vector), kind="stable")[:TOP_K]
-        hits.append(len({labels[i] for i in best} & set(answer)) / len(best))
-    return float(np.mean(hits))
+FULL = Effort(questions=50, budget_seconds=20, concurrent=400, rounds=3, processes=5, uploads=30, again_chunks=500,
+              oracle_questions=3)  # fmt: skip
+QUICK = Effort(questions=20, budget_seconds=1.0, concurrent=96, rounds=1, processes=1, uploads=10, again_chunks=8,
+               oracle_questions=1)  # fmt: skip
 
 
-def section(
-    title: str, queries: dict[str, Query], data: Data, extra: Any, sessions: list[str], floor: str
-) -> list[dict[str, Any]]:
-    measured = measure(queries, data.queries)
-    base = float(np.median(measured[floor][0]))
-    table = Table(
-        "peer", "p50 ms", "p95 ms", f"times {floor}", "recall@8", title=title, title_justify="left"
-    )
-    rows = []
-    for name, (seconds, answers) in measured.items():
-        p50, p95 = float(np.median(seconds)), float(np.percentile(seconds, 95))
-        # Raw Chroma has no access: what it finds is not what is asked for.
-        found = math.nan if name == "raw" else recall(answers, data, extra, sessions)
-        rows.append(
-            {
-                "case": title,
-                "peer": name,
-                "p50_ms": p50 * 1e3,
-                "p95_ms": p95 * 1e3,
-                "ratio": p50 / base,
-                "recall": found,
-            }
-        )
-        table.add_row(
-            name,
-            f"{p50 * 1e3:.2f}",
-            f"{p95 * 1e3:.2f}",
-            f"{p50 / base:.2f}",
-            "" if math.isnan(found) else f"{found:.4f}",
-        )
-    console.print(table)
-    return rows
+class Run:
+    """One run over several sizes; every part tells what it does and, after it, for how long."""
 
+    def __init__(self, effort: Effort, directory: Path, console: Console, peers: list[str]) -> None:
+        self._effort = effort
+        self._directory = directory
+        self._console = console
+        self._names = peers
+        self._started = time.perf_counter()
+        self.results = Results(environment=environment())
 
-def run(n: int, questions: int, directory: Path) -> list[dict[str, Any]]:
-    data = make(n, questions)
-    client, collection, official_seconds = official(directory / "official", data, "bench")
-    store, embedder, our_seconds = ours(directory / "ours", data)
-    if not math.isnan(our_seconds):
-        console.print(
-            f"ingest of {n + 2_000} explicit vectors: official LlamaIndex {official_seconds:.1f} s, ours {our_seconds:.1f} s"
-        )
-    rows: list[dict[str, Any]] = [
-        {"case": "ingest", "official_seconds": official_seconds, "our_seconds": our_seconds}
-    ]
-    mine = Access.session(SESSION)
-    for title, extra in FILTERS.items():
-        queries: dict[str, Query] = {"raw": raw_query(collection)} if extra is None else {}
-        queries |= official_queries(client, collection, extra) | our_queries(store, embedder, extra, mine)
-        floor = "raw" if extra is None else "FiscalVectorStore.query"
-        rows += section(f"{title}, n = {n}", queries, data, extra, [SESSION], floor)
-    everybody = list(data.private)
-    queries = our_queries(store, embedder, None, Access(everybody))
-    rows += section(
-        f"20 sessions with 2,000 chunks, n = {n}", queries, data, None, everybody, "FiscalVectorStore.query"
-    )
-    store.close()
-    return rows
+    def say(self, line: str) -> None:
+        self._console.print(f"[dim]{time.perf_counter() - self._started:6.0f} s[/]  {line}")
 
+    def size(self, n: int) -> None:
+        """Everything that is measured at ``n``."""
+        directory = self._directory / f"n-{n}"
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory.chmod(self._directory.stat().st_mode | 0o011)  # see open_peer
+        with ExitStack() as closing:
+            peers: dict[str, Peer] = {}
+            for name in self._names:
+                try:
+                    peers[name] = open_peer(name, directory)
+                except Unavailable as reason:
+                    self.results.skipped[name] = str(reason)
+                else:
+                    closing.callback(peers[name].close)
+            self.say(f"n = {n:,}: writing what is missing to {', '.join(peers)}")
+            seconds = fill(peers, n, self.say)
+        self._ingest(n, seconds)
+        # Opened again, so that the cold case meets an index that has just been opened.
+        with ExitStack() as closing:
+            opened = {name: open_peer(name, directory) for name in peers}
+            for peer in opened.values():
+                closing.callback(peer.close)
+            for case in CASES:
+                self.say(f"n = {n:,}: {case.name}")
+                rows = run_case(case, opened, n, self._effort.questions, self._effort.budget_seconds)
+                self.results.rows += rows
+                show_case(self._console, rows)
+            self.results.figures += query_figures(self.results, n)
+            self.say(f"n = {n:,}: 16 clients at once")
+            ours, raw = opened["ours"], opened["raw"]
+            assert isinstance(ours, Ours)
+            count, rounds = self._effort.concurrent, self._effort.rounds
+            self.results.figures += concurrency_figures(ours, raw, n, count, rounds)
+        self.say(f"n = {n:,}: memory and start-up, in processes of their own")
+        self.results.figures += process_figures(directory, n, list(peers), self._effort.processes)
+        self.say(f"n = {n:,}: private uploads while another process ingests")
+        self.results.figures += upload_figures(directory, n, self._effort.uploads, self.say)
 
-def failures(rows: list[dict[str, Any]]) -> list[str]:
-    """What a quick run in CI fails on: recall, and ratios worse than half of what is aimed at."""
-    wrong = []
-    for row in rows[1:]:
-        name = f"{row['case']}: {row['peer']}"
-        if row["peer"].startswith("Fiscal") and row["recall"] < 0.99:
-            wrong.append(f"{name}: recall {row['recall']:.4f}")
-        if (
-            row["peer"] == "FiscalVectorStore.query"
-            and row["case"].startswith("authorized")
-            and row["ratio"] > 3
-        ):
-            wrong.append(f"{name}: {row['ratio']:.1f} times raw")
-    return wrong
+    def _ingest(self, n: int, seconds: dict[str, float]) -> None:
+        rows = n + PRIVATE
+        for name, taken in seconds.items():
+            self.results.figures.append(Figure(f"first ingest, {TITLES[name]}", n, rows / taken, "rows/s"))
+        if {"ours", "official"} <= seconds.keys():
+            ratio = seconds["ours"] / seconds["official"]
+            name = "first ingest: our seconds over official LlamaIndex's"
+            self.results.figures.append(Figure(name, n, ratio, limit=1.0, enforced=True))
+
+    def once(self) -> None:
+        """What does not depend on ``n``; in a directory that is not kept."""
+        with tempfile.TemporaryDirectory() as temporary:
+            self.say("every plan against the oracle, on 300 chunks")
+            found = check_plans(Path(temporary), self._effort.oracle_questions)
+            self.results.disagreements += found.disagreements
+            self.results.plans.update(found.plans)
+            self.say(f"  {found.plans.total():,} answers, {len(found.disagreements)} differ")
+            self.say("files ingested with a real model, and again unchanged")
+            try:
+                self.results.figures += again_figures(Path(temporary), self._effort.again_chunks, self.say)
+            except Unavailable as reason:
+                self.results.skipped["ingest again"] = str(reason)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--n", type=int, default=100_000, help="public chunks")
-    parser.add_argument("--questions", type=int, default=50)
-    parser.add_argument("--dir", type=Path, help="keep the index here")
-    parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--check", action="store_true", help="exit 1 on bad recall or ratios")
+    parser.add_argument("--n", default="100000", help="public chunks; several with commas, ascending")
+    parser.add_argument("--peers", default=",".join(MODULES), help=f"of {', '.join(MODULES)}")
+    parser.add_argument("--quick", action="store_true", help="fewer questions and smaller parts")
+    parser.add_argument("--dir", type=Path, help="keep the indexes here")
+    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--markdown", type=Path, help="write them here as tables")
+    parser.add_argument("--check", action="store_true", help="exit 1 on bad recall, plans or ratios")
     given = parser.parse_args()
-    console.print(f"n = {given.n}, {given.questions} questions, seed in data.py")
+    sizes = sorted(int(n) for n in given.n.split(","))
+    peers = given.peers.split(",")
+    if unknown := set(peers) - set(MODULES):
+        parser.error(f"unknown peers: {', '.join(sorted(unknown))}")
+    if not {"raw", "ours"} <= set(peers):
+        parser.error("raw and ours are in every run")
+    # Into a file as into a terminal of 100 columns, for which the tables are made.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
     with tempfile.TemporaryDirectory() as temporary:
-        rows = run(given.n, given.questions, given.dir or Path(temporary))
+        run = Run(QUICK if given.quick else FULL, given.dir or Path(temporary), console, peers)
+        run.once()
+        for n in sizes:
+            run.size(n)
+    results = run.results
+    results.figures += growth_figures(results, sizes)
+    show_figures(console, results)
     if given.json:
-        given.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    wrong = failures(rows) if given.check else []
+        results.save(given.json)
+    if given.markdown:
+        given.markdown.write_text("\n".join(markdown(results)) + "\n", encoding="utf-8")
+    wrong = failures(results) if given.check else []
     for line in wrong:
         console.print(f"[red]{line}[/]")
+    run.say("done")
     sys.exit(bool(wrong))
 
 

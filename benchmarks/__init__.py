@@ -1,0 +1,1 @@
+"""Speed, recall and memory against what else a user may pick: see `run.py`."""
