@@ -9,68 +9,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from . import cli_json, errors
+from . import cli_operator as cli_operator
 from . import cli_options as option
 from . import cli_output as output
+from .cli_app import BAD_DATA, FAILED, INTERRUPTED, USAGE, app, opened, settings_of
 from .defaults import DEFAULT_SCORE_THRESHOLD, DEFAULT_TOP_K
-
-if TYPE_CHECKING:
-    from .settings import FiscalSettings
-    from .view import View
-
-FAILED, BAD_DATA, USAGE, INTERRUPTED = 1, 2, 64, 130
-"""Exit codes: the store or the model failed; some data was refused; the call itself is wrong."""
-
-app = typer.Typer(
-    name="fiscal-rag", no_args_is_help=True, add_completion=False, rich_markup_mode="rich",
-    pretty_exceptions_show_locals=False,  # they would print document text
-    help="Spanish tax retrieval that never shows anybody what they may not see.\n\n"
-    "Every option of the index can also be set by FISCAL_RAG_* variables or a .env file.\n\n"
-    "Exit codes: 0 done, 1 the store or the model failed, 2 some data was refused, 64 wrong usage.",
-)  # fmt: skip
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        output.print_version()
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
-    ] = False,
-) -> None:
-    pass
-
-
-def _settings(directory: str | None, collection: str | None) -> FiscalSettings:
-    from .settings import FiscalSettings
-
-    given = {"chroma_dir": directory, "chroma_collection": collection}
-    return FiscalSettings(**{name: value for name, value in given.items() if value is not None})
-
-
-def _open(settings: FiscalSettings, session: str | None = None, *, create: bool = False) -> closing[View]:
-    """The operator's view, or a session's; a wrong session is refused before anything is created."""
-    from .access import Access
-    from .corpus import Corpus
-    from .embedding import EmbeddingService
-    from .view import View
-
-    access = None if session is None else Access.session(session)
-    corpus = Corpus.open(
-        settings.chroma_dir, settings.chroma_collection, create=create,
-        embedder=EmbeddingService(settings), lock_timeout=settings.lock_timeout,
-    )  # fmt: skip
-    return closing(View(corpus, access))
 
 
 @app.command()
@@ -96,7 +45,7 @@ def ingest(
     from .ingest.files import iter_source_files
     from .ingest.run import IngestOptions, ingest_path
 
-    settings = _settings(directory, collection)
+    settings = settings_of(directory, collection)
     options = IngestOptions(
         tax=tax, doc_type=doc_type, fiscal_year=fiscal_year,
         chunk_tokens=settings.chunk_tokens if chunk_tokens is None else chunk_tokens,
@@ -107,7 +56,7 @@ def ingest(
         raise errors.IngestError(f"{path}: nothing to ingest; supported are {output.supported_formats()}")
     try:
         with (
-            _open(settings, session, create=True) as store,
+            opened(settings, session, create=True) as store,
             output.ingest_progress(visible=not quiet and not as_json) as on_progress,
         ):
             report = ingest_path(store, path, options, on_progress=on_progress)
@@ -133,6 +82,7 @@ def ask(
     threshold: option.Threshold = DEFAULT_SCORE_THRESHOLD,
     no_threshold: option.NoThreshold = False,
     mode: option.Mode = "dense",
+    hybrid_weight: option.Weight = 0.5,
     directory: option.Dir = None,
     collection: option.Collection = None,
     as_json: option.Json = False,
@@ -143,10 +93,10 @@ def ask(
     from .pipeline import RAGPipeline
 
     where = option.json_filter(filter_json)
-    with _open(_settings(directory, collection), session) as store:
+    with opened(settings_of(directory, collection), session) as store:
         retriever = get_retriever(
             vectorstore=store, filter_dict=where, as_of=as_of, tax_year=tax_year, top_k=top_k,
-            score_threshold=None if no_threshold else threshold, mode=mode,
+            score_threshold=None if no_threshold else threshold, mode=mode, hybrid_weight=hybrid_weight,
         )  # fmt: skip
         answer = RAGPipeline(retriever=retriever).answer_query(question)
     if as_json:
@@ -168,6 +118,7 @@ def search(
     threshold: option.Threshold = DEFAULT_SCORE_THRESHOLD,
     no_threshold: option.NoThreshold = False,
     mode: option.Mode = "dense",
+    hybrid_weight: option.Weight = 0.5,
     explain: Annotated[
         bool, typer.Option("--explain", help="every candidate, and why it was kept")
     ] = False,
@@ -182,82 +133,16 @@ def search(
 
     condition = Condition(all_of(parse_filter(option.json_filter(filter_json)), in_force(as_of, tax_year)))
     query = SearchQuery(
-        text=question, top_k=top_k, mode=mode, condition=condition,
+        text=question, top_k=top_k, mode=mode, condition=condition, hybrid_weight=hybrid_weight,
         score_threshold=None if no_threshold else threshold,
     )  # fmt: skip
     check_query(query)
-    with _open(_settings(directory, collection), session) as store:
+    with opened(settings_of(directory, collection), session) as store:
         result, candidates = store.explain(query) if explain else (store.search(query), None)
     if as_json:
         cli_json.print_json(cli_json.result_as_dict(result, candidates))
     else:
         output.print_result(result, candidates, query.score_threshold)
-
-
-@app.command("list")
-def list_documents(
-    session: option.Session = None,
-    directory: option.Dir = None,
-    collection: option.Collection = None,
-    as_json: option.Json = False,
-) -> None:
-    """List the documents: the public ones, and a session's."""
-    with _open(_settings(directory, collection), session) as store:
-        documents = store.list_documents()
-    output.print_documents(documents, as_json=as_json)
-
-
-@app.command()
-def stats(
-    directory: option.Dir = None, collection: option.Collection = None, as_json: option.Json = False
-) -> None:
-    """Show how much is stored (the operator's view: it counts every session)."""
-    with _open(_settings(directory, collection)) as store:
-        found = store.stats()
-    output.print_stats(found, as_json=as_json)
-
-
-@app.command()
-def delete(
-    doc_id: Annotated[str | None, typer.Option(help="the document, as `list` shows it")] = None,
-    session: Annotated[str | None, typer.Option(help="of this session; alone: erase the session")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask before erasing a session")] = False,
-    directory: option.Dir = None,
-    collection: option.Collection = None,
-    as_json: option.Json = False,
-) -> None:
-    """Delete a document, or erase everything of a session."""
-    if doc_id is None and session is None:
-        raise typer.BadParameter("say what: --doc-id, --session, or both")
-    from .access import Access
-    from .engines.base import Condition
-
-    settings = _settings(directory, collection)
-    if doc_id is not None:
-        with _open(settings, session) as store:
-            deleted = store.delete(Condition(doc_ids=frozenset([doc_id])))
-    else:
-        Access.session(erased := session or "")
-        with _open(settings) as store:
-            if not yes and not option.confirmed(f"Erase everything that session {erased!r} uploaded?"):
-                output.complain("nothing was erased")
-                raise typer.Exit(FAILED)
-            deleted = store.delete_session(erased)
-    output.print_deleted(deleted, as_json=as_json)
-    if not deleted:
-        raise typer.Exit(BAD_DATA)
-
-
-@app.command()
-def check(
-    directory: option.Dir = None, collection: option.Collection = None, as_json: option.Json = False
-) -> None:
-    """Read every row and say what is wrong."""
-    with _open(_settings(directory, collection)) as store:
-        problems = store.check()
-    output.print_check(problems, as_json=as_json)
-    if problems:
-        raise typer.Exit(BAD_DATA)
 
 
 _USAGE_ERRORS = (

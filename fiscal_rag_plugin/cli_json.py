@@ -33,8 +33,15 @@ def report_as_dict(report: IngestReport) -> dict[str, Any]:
 
 def hit_as_dict(hit: Hit) -> dict[str, Any]:
     flat = hit.record.flat()
+    words = {
+        "bm25": hit.bm25,
+        "dense_rank": hit.dense_rank,
+        "lexical_rank": hit.lexical_rank,
+        "rrf": hit.rrf,
+    }
     return {
-        "similarity": round(hit.similarity, 6), "chunk_id": hit.record.id, "doc_id": hit.record.ref,
+        "similarity": None if hit.score is None else round(hit.score, 6),
+        **({} if hit.bm25 is None else words), "chunk_id": hit.record.id, "doc_id": hit.record.ref,
         "source": flat.get("source") or flat.get("source_url") or hit.record.ref,
         "article": flat.get("section_label") or "", "page": flat.get("page") or 0,
         "page_end": flat.get("page_end") or 0, "scope": hit.record.scope,
@@ -48,6 +55,7 @@ def result_as_dict(result: SearchResult, candidates: Sequence[Explained] | None)
         "cut_by_threshold": result.cut,
         "best_similarity": None if math.isnan(result.best) else round(result.best, 6),
         "plan": result.plan,
+        **({"degraded": result.degraded} if result.degraded else {}),
     }
     if candidates is not None:
         found["candidates"] = [{"decision": c.decision, **hit_as_dict(c.hit)} for c in candidates]

@@ -23,7 +23,11 @@ TaxYear = Annotated[int | None, typer.Option(help="only what applied to this tax
 TopK = Annotated[int, typer.Option(help="how many passages at most")]
 Threshold = Annotated[float, typer.Option(help="cosine that a passage must reach, in [-1, 1]")]
 NoThreshold = Annotated[bool, typer.Option("--no-threshold", help="keep every one of the top k")]
-Mode = Annotated[str, typer.Option(help="dense or mmr")]
+Mode = Annotated[str, typer.Option(help="dense, sparse (words, BM25), hybrid (both) or mmr")]
+Weight = Annotated[
+    float,
+    typer.Option("--hybrid-weight", help="of the vectors in mode hybrid, 0 to 1"),
+]
 
 
 def json_filter(text: str | None) -> dict[str, Any] | None:

@@ -155,7 +155,7 @@ def print_result(
     for rank, hit in enumerate(result.hits, 1):
         text = " ".join(clean(hit.record.text).split())
         short = text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS].rsplit(" ", 1)[0] + " …"
-        similarity = Text(f"{hit.similarity:.4f}", style="cyan")
+        similarity = Text(_number(hit.score, 4), style="cyan")
         found.add_row(Text(f"{rank}.", style="bold"), similarity, _place(hit))
         found.add_row("", "", Text(short + "\n", style="dim"))
     _print_table(found)
@@ -169,16 +169,25 @@ def print_result(
     if candidates is not None:
         _print_candidates(candidates)
         out.print(f"Plan: {result.plan}", style="dim")
+    if result.degraded:
+        complain(f"words were not searched: {result.degraded}")
 
 
 def _print_candidates(candidates: Sequence[Explained]) -> None:
-    table = Table("similarity", "decision", "candidate", box=None, header_style="bold", pad_edge=False)
+    words = any(candidate.hit.bm25 is not None for candidate in candidates)
+    names = ["similarity", *(["bm25", "ranks", "rrf"] if words else []), "decision", "candidate"]
+    table = Table(*names, box=None, header_style="bold", pad_edge=False)
     for candidate in candidates:
-        kept = candidate.decision.startswith("kept")
-        similarity = f"{candidate.hit.similarity:.4f}"
+        hit, kept = candidate.hit, candidate.decision.startswith("kept")
         decision = Text(candidate.decision, style="green" if kept else "dim", no_wrap=True)
-        table.add_row(similarity, decision, _place(candidate.hit))
+        ranks = f"{hit.dense_rank or '-'}+{hit.lexical_rank or '-'}"
+        by_words = [_number(hit.bm25, 2), ranks, _number(hit.rrf, 5)] if words else []
+        table.add_row(_number(hit.score, 4), *by_words, decision, _place(hit))
     _print_table(table)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def print_answer(answer: RAGAnswer) -> None:
@@ -262,6 +271,13 @@ def print_deleted(deleted: int, *, as_json: bool) -> None:
             if deleted
             else "Nothing to delete: no such document or session here."
         )
+
+
+def print_repaired(texts: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"texts": texts})
+    else:
+        out.print(f"The words of {texts} public chunks are indexed anew.")
 
 
 def print_check(problems: Sequence[str], *, as_json: bool) -> None:

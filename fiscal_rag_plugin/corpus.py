@@ -15,18 +15,21 @@ from .drafts import (
     SortedOut,
     WriteReport,
     check_expiry,
-    document_info,
+    documents_of,
     sort_out,
     with_fingerprint,
 )
 from .embedding import Embedder
 from .engines.base import ANYTHING, Condition, Hit, Key, MovedError, Record, Swap
-from .engines.chroma import ChromaEngine, open_collection, validate_collection_name
+from .engines.chroma import ChromaEngine
+from .engines.collections import open_collection, validate_collection_name
 from .engines.directory import Directory, open_directory
 from .engines.embedded import EmbeddedEngine
 from .engines.private import PrivateEngine
 from .errors import AccessDeniedError, InvalidChunkError, StorageError
+from .lexical import LexicalSearch, Texts
 from .ranking import SearchQuery, SearchResult, check_query, select
+from .retrieval import retrieve
 from .vectorizing import Progress, Vectorizer
 from .vectors import NO_VECTORS, Matrix, Vector, as_vector
 
@@ -40,10 +43,12 @@ class Corpus:
     """A collection on disk. ``access=None`` is the operator: reads public, writes any scope."""
 
     def __init__(
-        self, directory: Directory, engine: EmbeddedEngine, collection: str, embedder: Embedder | None
-    ) -> None:
+        self, directory: Directory, engine: EmbeddedEngine, lexical: LexicalSearch,
+        collection: str, embedder: Embedder | None,
+    ) -> None:  # fmt: skip
         self.directory = directory
         self.engine = engine
+        self.lexical = lexical
         self.collection = collection
         self.vectorizer = Vectorizer(directory.database, collection, embedder)
         self._closed = False
@@ -63,12 +68,9 @@ class Corpus:
         try:
             open_collection(directory, collection, create=create)
             private = PrivateEngine(directory.database, collection)
-            corpus = cls(
-                directory,
-                EmbeddedEngine(ChromaEngine(directory, collection), private),
-                collection,
-                embedder,
-            )
+            texts = Texts(directory.database, collection, directory.path)
+            engine = EmbeddedEngine(ChromaEngine(directory, collection, texts), private)
+            corpus = cls(directory, engine, LexicalSearch(engine, texts), collection, embedder)
             if create:
                 private.purge_expired()
         except BaseException:
@@ -259,8 +261,8 @@ class Corpus:
         """The best hits within access; see :class:`SearchQuery` and ``ranking.select``."""
         self.check_usable()
         check_query(query)
-        vector = self._query_vector(query)
-        found = self.engine.search(vector, query.candidates, access or Access.public(), query.condition)
+        vector = None if self._needs_no_vector(query) else self._query_vector(query)
+        found = retrieve(self.engine, self.lexical, query, vector, access or Access.public())
         result = select(query, vector, found)
         if result.cut and not result.hits:
             logger.warning(
@@ -271,8 +273,14 @@ class Corpus:
 
     def nearest(self, query: SearchQuery, n: int, *, access: Access | None = None) -> list[Hit]:
         """The n nearest within access, without filter or threshold: what ``explain`` looks at."""
-        vector = self._query_vector(query)
-        return self.engine.search(vector, n, access or Access.public()).hits
+        if self._needs_no_vector(query):
+            return []
+        return self.engine.search(self._query_vector(query), n, access or Access.public()).hits
+
+    def _needs_no_vector(self, query: SearchQuery) -> bool:
+        """Words can be searched without a model; their hits then have no similarity."""
+        no_model = query.vector is None and self.vectorizer.embedder is None
+        return query.mode == "sparse" and no_model and query.score_threshold is None
 
     def _query_vector(self, query: SearchQuery) -> Vector:
         vector = query.vector
@@ -282,11 +290,7 @@ class Corpus:
 
     def list_documents(self, *, access: Access | None = None) -> list[DocumentInfo]:
         """The documents within access, by (scope, session, doc_id)."""
-        groups: dict[tuple[str, str, str | None], list[Record]] = {}
-        for record in self.scan(access=access):
-            groups.setdefault((record.scope, record.session_id or "", record.ref), []).append(record)
-        order = sorted(groups, key=lambda key: (key[0] != PUBLIC, key[1], key[2] or ""))
-        return [document_info(groups[key]) for key in order]
+        return documents_of(self.scan(access=access))
 
     def close(self) -> None:
         """Release files and locks; a second call does nothing."""

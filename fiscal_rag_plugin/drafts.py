@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .chunks import PRIVATE, Chunk, Json, chunk_id
+from .chunks import PRIVATE, PUBLIC, Chunk, Json, chunk_id
 from .engines.base import Key, Record
 from .errors import InvalidChunkError, NotAChunkError
 from .vectors import Vector, as_matrix, as_vector
@@ -138,7 +138,16 @@ class FileMark:
     digest: str
 
 
-def document_info(records: list[Record]) -> DocumentInfo:
+def documents_of(records: Iterable[Record]) -> list[DocumentInfo]:
+    """The documents that records belong to, by (scope, session, doc_id)."""
+    groups: dict[tuple[str, str, str | None], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.scope, record.session_id or "", record.ref), []).append(record)
+    order = sorted(groups, key=lambda key: (key[0] != PUBLIC, key[1], key[2] or ""))
+    return [_document_info(groups[key]) for key in order]
+
+
+def _document_info(records: list[Record]) -> DocumentInfo:
     first = records[0]
     return DocumentInfo(
         doc_id=first.ref, source_scope=first.scope, session_id=first.session_id, chunks=len(records),

@@ -67,6 +67,10 @@ def check(corpus: Corpus) -> list[str]:
         )
     if database.generation()[1]:
         problems.append("a public write is under way, or its process died; readers wait for it")
+    try:
+        corpus.lexical.count()
+    except StorageError as error:
+        problems.append(f"words cannot be searched: {error}; run `fiscal-rag repair`")
     dimension = corpus.vectorizer.dimension
     for part, engine in (("public", corpus.engine.public), ("private", corpus.engine.private)):
         try:

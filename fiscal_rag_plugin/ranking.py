@@ -10,10 +10,13 @@ import numpy as np
 
 from .engines.base import ANYTHING, Condition, Found, Hit
 from .errors import InvalidQueryError, UnsupportedModeError
+from .fusion import check_weight
 from .vectors import Vector, mmr_order
 
-Mode = Literal["dense", "mmr"]
-MODES: tuple[Mode, ...] = ("dense", "mmr")
+Mode = Literal["dense", "sparse", "hybrid", "mmr"]
+MODES: tuple[Mode, ...] = ("dense", "sparse", "hybrid", "mmr")
+LEG_DEPTH = 50
+"""Hits that each leg of a hybrid search brings at least; 60 is the constant their ranks are added to."""
 THRESHOLD_TOLERANCE = 1e-6
 """An exact cosine of 0.82 is 0.8199999 in float32 and passes a threshold of 0.82."""
 
@@ -31,10 +34,22 @@ class SearchQuery:
     mmr_threshold: float = 0.5
     """1.0 is plain similarity, 0.0 only diversity."""
     mmr_prefetch_k: int | None = None
+    hybrid_weight: float = 0.5
+    """Of the dense leg; BM25 has the rest. At 1.0 or 0.0 the other leg adds no hits."""
+    lexical_k: int | None = None
+    """How many hits BM25 brings to a hybrid search; at least LEG_DEPTH and top_k without it."""
+    on_lexical_failure: str = "raise"
+    """"dense": answer without words when they cannot be searched, and say so in the result."""
+
+    @property
+    def needs_text(self) -> bool:
+        return self.mode in ("sparse", "hybrid")
 
     @property
     def candidates(self) -> int:
         """How many hits of both partitions are ranked: top_k, or what MMR chooses among."""
+        if self.mode == "hybrid":
+            return max(self.top_k, LEG_DEPTH)
         if self.mode != "mmr":
             return self.top_k
         return max(self.mmr_prefetch_k or max(20, 4 * self.top_k), self.top_k)
@@ -48,6 +63,8 @@ class SearchResult:
     plan: str
     cut: int = 0
     best: float = float("nan")
+    degraded: str = ""
+    """Why words were not searched although the mode asked for it; empty when they were."""
 
 
 def check_top_k(top_k: object) -> int:
@@ -72,11 +89,15 @@ def check_threshold(threshold: object) -> float | None:
 def check_mode(mode: object) -> Mode:
     """``mode`` when it is one of MODES; no mode silently becomes another."""
     if mode not in MODES:
-        raise UnsupportedModeError(
-            f"mode {mode!r:.40} is not supported; there are {', '.join(MODES)}. "
-            "Lexical and hybrid modes need the lexical index, which this version does not have"
-        )
+        raise UnsupportedModeError(f"mode {mode!r:.40} is not supported; there are {', '.join(MODES)}")
     return mode
+
+
+def check_lexical_failure(choice: object) -> str:
+    """``choice`` when it is "raise" or "dense"."""
+    if choice not in ("raise", "dense"):
+        raise InvalidQueryError(f"on_lexical_failure must be 'raise' or 'dense', not {choice!r:.40}")
+    return str(choice)
 
 
 def check_parameters(query: SearchQuery) -> None:
@@ -86,6 +107,10 @@ def check_parameters(query: SearchQuery) -> None:
     check_threshold(query.score_threshold)
     if query.mmr_prefetch_k is not None:
         check_top_k(query.mmr_prefetch_k)
+    if query.lexical_k is not None:
+        check_top_k(query.lexical_k)
+    check_weight(query.hybrid_weight)
+    check_lexical_failure(query.on_lexical_failure)
     trade_off = query.mmr_threshold
     if isinstance(trade_off, bool) or not isinstance(trade_off, (int, float)) or not 0 <= trade_off <= 1:
         raise InvalidQueryError(f"mmr_threshold must be a number in [0, 1], not {trade_off!r:.40}")
@@ -101,19 +126,21 @@ def check_query(query: SearchQuery) -> None:
         )
     if query.vector is None and not (query.text or "").strip():
         raise InvalidQueryError("a query needs a non-blank text or a vector")
+    if query.needs_text and not (query.text or "").strip():
+        raise InvalidQueryError(f"mode {query.mode!r} searches words: it needs the question's text")
 
 
-def select(query: SearchQuery, vector: Vector, found: Found) -> SearchResult:
+def select(query: SearchQuery, vector: Vector | None, found: Found) -> SearchResult:
     """Rank, cut to top_k, then apply the threshold; it never loosens by itself."""
     hits = found.hits
-    if query.mode == "mmr" and hits:
+    if query.mode == "mmr" and hits and vector is not None:
         matrix = np.stack([cast("Vector", hit.vector) for hit in hits])
         keys = [hit.order[1:] for hit in hits]
         hits = [hits[i] for i in mmr_order(vector, matrix, keys, query.top_k, query.mmr_threshold)]
     hits = hits[: query.top_k]
     kept = [hit for hit in hits if passes(hit.similarity, query.score_threshold)]
     best = max((hit.similarity for hit in hits), default=float("nan"))
-    return SearchResult(kept, found.plan, cut=len(hits) - len(kept), best=best)
+    return SearchResult(kept, found.plan, len(hits) - len(kept), best, found.degraded)
 
 
 def passes(similarity: float, threshold: float | None) -> bool:
@@ -130,7 +157,7 @@ class Explained:
 
 
 def explain(query: SearchQuery, result: SearchResult, nearest: Sequence[Hit]) -> list[Explained]:
-    """Every candidate by similarity, each with why it was kept or dropped."""
+    """Every candidate, each with why it was kept or dropped: by similarity, with words the answer first."""
     kept = {hit.record.key: rank for rank, hit in enumerate(result.hits, 1)}
     candidates = {hit.record.key: hit for hit in [*result.hits, *nearest]}
     explained = []
@@ -142,6 +169,11 @@ def explain(query: SearchQuery, result: SearchResult, nearest: Sequence[Hit]) ->
         elif not passes(hit.similarity, query.score_threshold):
             decision = f"below score_threshold {query.score_threshold:g}"
         else:
-            decision = f"beyond top_k {query.top_k}" if query.mode == "dense" else "not chosen by mmr"
+            decision = "not chosen by mmr" if query.mode == "mmr" else f"beyond top_k {query.top_k}"
         explained.append(Explained(hit, decision))
+    if query.needs_text:
+        # By what these modes order by: the answer, then the rest by similarity.
+        ranks = {hit.record.key: rank for rank, hit in enumerate(result.hits)}
+        last = len(ranks)
+        return sorted(explained, key=lambda e: (ranks.get(e.hit.record.key, last), e.hit.order))
     return sorted(explained, key=lambda e: e.hit.order)

@@ -55,12 +55,13 @@ def as_matrix(vectors: Any, count: int, dimension: int | None = None) -> Matrix:
 def as_vector(vector: Any, dimension: int | None = None) -> Vector:
     """One vector as float32 ``(dim,)``; raises like :func:`as_matrix`."""
     try:
-        shape = np.shape(vector)
+        with np.errstate(over="ignore"):
+            array = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError):
-        shape = ()
-    if len(shape) != 1 or not shape[0]:
+        array = np.empty(0, dtype=np.float32)
+    if array.ndim != 1 or not array.size:
         raise InvalidVectorError("a query vector must be a non-empty list of numbers")
-    return cast("Vector", as_matrix([vector], 1, dimension)[0])
+    return cast("Vector", as_matrix(array[None, :], 1, dimension)[0])
 
 
 def similarities(query: Vector, matrix: Matrix) -> npt.NDArray[np.float32]:
@@ -86,7 +87,8 @@ def estimates(query: Vector, matrix: Matrix) -> npt.NDArray[np.float32]:
     # Very long and very short vectors leave float32's range when they are multiplied.
     if not np.all((squares > 1e-12) & (squares < 1e12)):
         return similarities(query, matrix)
-    return cast("npt.NDArray[np.float32]", (matrix @ query) / np.sqrt(squares))
+    # einsum, not BLAS: waking its threads takes longer than a session's few rows.
+    return cast("npt.NDArray[np.float32]", np.einsum("ij,j->i", matrix, query) / np.sqrt(squares))
 
 
 def rounded(similarity: float) -> float:

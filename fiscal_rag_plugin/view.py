@@ -216,6 +216,10 @@ class View:
         """What is wrong with the collection, one sentence each; the operator's."""
         return check(self._operator("check"))
 
+    def repair(self) -> int:
+        """Make the word index anew from the stored chunks; returns how many it has. The operator's."""
+        return self._operator("repair").lexical.repair()
+
     # --- reading --------------------------------------------------------------------------------
 
     def get(self, ids: Sequence[str]) -> list[Record]:

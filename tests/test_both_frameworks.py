@@ -65,7 +65,9 @@ def test_both_retrievers_give_the_same_hits_in_the_same_order(store: Any, option
 @pytest.mark.parametrize(
     "options",
     [
-        {"mode": "hybrid"},
+        {"mode": "svm"},
+        {"hybrid_weight": 2},
+        {"on_lexical_failure": "ignore"},
         {"top_k": 0},
         {"score_threshold": 2},
         {"session_id": ""},

@@ -277,7 +277,7 @@ def test_ask_shows_the_passages_under_their_citations(index: Path) -> None:
         (("--filter", "{tax"), "--filter"), (("--filter", '["a"]'), "--filter"),
         (("--filter", '{"tax": {"$nada": 1}}'), "$nada"), (("--as-of", "2024-13-01"), "2024-13-01"),
         (("--tax-year", "x"), "--tax-year"), (("--top-k", "0"), "top_k"), (("--threshold", "2"), "threshold"),
-        (("--threshold", "nan"), "threshold"), (("--mode", "hybrid"), "hybrid"), (("--sesion", "A"), "--sesion"),
+        (("--threshold", "nan"), "threshold"), (("--mode", "svm"), "svm"), (("--sesion", "A"), "--sesion"),
         (("--session", ""), "session_id"),
     ],
 )  # fmt: skip

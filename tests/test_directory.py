@@ -210,7 +210,7 @@ def test_a_writer_that_died_in_a_replacement_leaves_one_whole_version(
     assert [r.id for r in reader.scan()] == whole
     assert [r.id for r in reader.get(["new", "old1", "old2"])] == whole
     reader.write([draft("other", [0, 1], ref="e")])
-    assert sorted(reader.engine.public._read(lambda collection, _: collection.get()["ids"])) == sorted(
+    assert sorted(reader.engine.public.read(lambda view: view.collection.get()["ids"])) == sorted(
         [*whole, "other"]
     )
     reader.replace_documents(["d"], [draft("new", [1, 0])], scope="public")

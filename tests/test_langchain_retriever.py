@@ -166,7 +166,7 @@ class TestParameters:
         mmr = get_retriever(2, None, mode="mmr", vectorstore=view).invoke("1 0.1", mmr_threshold=0.2)
         assert (sources(dense), sources(mmr)) == (["one", "copy"], ["one", "other"])
 
-    @pytest.mark.parametrize("mode", ["hybrid", "sparse", "text_search", "svm", "", None, "DENSE"])
+    @pytest.mark.parametrize("mode", ["semantic_hybrid", "text_search", "svm", "", None, "DENSE"])
     def test_another_mode_is_refused_at_construction(self, view: View, mode: Any):
         with pytest.raises(UnsupportedModeError, match="mode"):
             get_retriever(mode=mode, vectorstore=view)
@@ -203,7 +203,13 @@ class TestParameters:
         assert sources(retriever.invoke("1 0")) == ["one"]
         retriever.filter_dict = {"tax": "IRPF"}
         assert sources(retriever.invoke("1 0")) == ["six"]
-        for name, value in (("top_k", 0), ("mode", "hybrid"), ("filter_dict", "x"), ("score_threshold", 2)):
+        for name, value in (
+            ("top_k", 0),
+            ("mode", "svm"),
+            ("hybrid_weight", 2),
+            ("filter_dict", "x"),
+            ("score_threshold", 2),
+        ):
             with pytest.raises((InvalidQueryError, InvalidFilterError)):
                 setattr(retriever, name, value)
         with pytest.raises(ValueError, match="no field"):
@@ -350,7 +356,7 @@ class TestBoundAccess:
             for way in (retriever.model_copy, retriever.copy):
                 with pytest.raises(AccessDeniedError):
                     way(update={name: value})
-        for wrong in ({"top_k": 0}, {"filter": {}}, {"mode": "hybrid"}):
+        for wrong in ({"top_k": 0}, {"filter": {}}, {"mode": "svm"}):
             with pytest.raises((InvalidQueryError, UnexpectedArgumentError)):
                 retriever.model_copy(update=wrong)
 

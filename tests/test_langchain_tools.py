@@ -103,7 +103,7 @@ class TestWhatTheModelSees:
         assert found(search_tool(everything, score_threshold=0.99)) == {"b"}
         assert found(search_tool(everything, filter_dict={"n": 1})) == {"a"}
         with pytest.raises(UnsupportedModeError):
-            search_tool(view, mode="hybrid")
+            search_tool(view, mode="svm")
 
 
 class TestAccess:

@@ -279,7 +279,7 @@ def test_modes_have_either_frameworks_name_and_no_other_mode_is_taken(store: Fis
 
     assert first_two("dense") == first_two(VectorStoreQueryMode.DEFAULT) == ["a", "a2"]
     assert first_two("mmr") == first_two(VectorStoreQueryMode.MMR) == ["a", "b"]
-    for mode in ("hybrid", "svm", VectorStoreQueryMode.HYBRID, None, "DENSE"):
+    for mode in ("semantic_hybrid", "svm", VectorStoreQueryMode.SEMANTIC_HYBRID, None, "DENSE"):
         with pytest.raises(UnsupportedModeError):
             first_two(mode)
     with pytest.raises(InvalidQueryError, match="mmr_threshold"):

@@ -151,7 +151,9 @@ def test_top_k_is_a_maximum_and_an_int_of_at_least_one(store: FiscalVectorStore)
 
 
 @pytest.mark.parametrize(
-    "mode", [m for m in VectorStoreQueryMode if m.value not in ("default", "mmr")], ids=lambda m: m.value
+    "mode",
+    [m for m in VectorStoreQueryMode if m.value not in ("default", "mmr", "sparse", "hybrid")],
+    ids=lambda m: m.value,
 )
 def test_a_mode_that_is_not_offered_is_named_and_never_replaced(
     store: FiscalVectorStore, mode: VectorStoreQueryMode

@@ -13,13 +13,15 @@ import pytest
 from fiscal_rag_plugin.access import Access
 from fiscal_rag_plugin.engines import sessions
 from fiscal_rag_plugin.engines.base import Condition, Record
-from fiscal_rag_plugin.engines.chroma import ChromaEngine, open_collection
+from fiscal_rag_plugin.engines.chroma import ChromaEngine
 from fiscal_rag_plugin.engines.chroma_rows import TableRows
+from fiscal_rag_plugin.engines.collections import open_collection
 from fiscal_rag_plugin.engines.database import LAYOUT, Database
 from fiscal_rag_plugin.engines.directory import open_directory
 from fiscal_rag_plugin.engines.embedded import EmbeddedEngine
 from fiscal_rag_plugin.engines.private import PrivateEngine
 from fiscal_rag_plugin.filters import parse_filter
+from fiscal_rag_plugin.lexical import Texts
 from fiscal_rag_plugin.vectors import ESTIMATE_ERROR, estimates, similarities
 
 PUBLIC_ROWS = 600
@@ -35,7 +37,10 @@ def row(i: int, session: str | None = None) -> Record:
 def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
     directory = open_directory(tmp_path / "db", create=True, lock_timeout=5)
     open_collection(directory, "fiscal", create=True)
-    opened = EmbeddedEngine(ChromaEngine(directory, "fiscal"), PrivateEngine(directory.database, "fiscal"))
+    texts = Texts(directory.database, "fiscal", directory.path)
+    opened = EmbeddedEngine(
+        ChromaEngine(directory, "fiscal", texts), PrivateEngine(directory.database, "fiscal")
+    )
     generator = np.random.default_rng(5)
     vectors = generator.normal(size=(PUBLIC_ROWS, 8)).astype(np.float32)
     opened.upsert([row(i) for i in range(PUBLIC_ROWS)], vectors)

@@ -300,7 +300,7 @@ def test_a_query_out_of_range_is_refused(mixed: View, query: dict[str, Any]) -> 
         mixed.search(SearchQuery(**{"vector": [1.0, 0.0], **query}))
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "sparse", "svm", "", None])
+@pytest.mark.parametrize("mode", ["semantic_hybrid", "svm", "", None])
 def test_a_mode_that_is_not_offered_is_an_error_that_names_it(mixed: View, mode: Any) -> None:
     with pytest.raises(UnsupportedModeError, match=repr(mode)):
         mixed.search(SearchQuery([1.0, 0.0], mode=mode))

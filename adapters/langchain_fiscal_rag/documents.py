@@ -53,13 +53,17 @@ def stored_document(record: Record) -> Document:
     return Document(id=record.id, page_content=record.text, metadata=metadata)
 
 
-def retrieved_document(hit: Hit, similarity_key: str | None = None) -> Document:
+def retrieved_document(
+    hit: Hit, similarity_key: str | None = None, *, include_scores: bool = False
+) -> Document:
     """As a retriever answers: the original text, the stored metadata and the computed source.
 
     See :func:`with_similarity` for the key.
     """
     record = hit.record
     metadata = with_source(record.flat(), record.ref)
+    if include_scores:
+        metadata.update(hit.scores())
     document = Document(id=record.id, page_content=record.text, metadata=metadata)
     return with_similarity(document, hit, similarity_key)
 
@@ -67,7 +71,7 @@ def retrieved_document(hit: Hit, similarity_key: str | None = None) -> Document:
 def with_similarity(document: Document, hit: Hit, similarity_key: str | None) -> Document:
     """``document`` with the hit's cosine under that metadata key; None shows it nowhere."""
     if similarity_key is not None:
-        document.metadata[similarity_key] = hit.similarity
+        document.metadata[similarity_key] = hit.score
     return document
 
 

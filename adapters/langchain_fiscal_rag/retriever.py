@@ -12,9 +12,16 @@ from langchain_core.runnables.config import run_in_executor
 from pydantic import Field, SkipValidation
 
 from fiscal_rag_plugin.access import Access
-from fiscal_rag_plugin.engines.base import Condition
+from fiscal_rag_plugin.engines.base import Condition, Hit
 from fiscal_rag_plugin.filters import all_of, in_force, parse_filter
-from fiscal_rag_plugin.ranking import SearchQuery, check_mode, check_threshold, check_top_k
+from fiscal_rag_plugin.fusion import check_weight
+from fiscal_rag_plugin.ranking import (
+    SearchQuery,
+    check_lexical_failure,
+    check_mode,
+    check_threshold,
+    check_top_k,
+)
 from fiscal_rag_plugin.settings import DEFAULT_SCORE_THRESHOLD, DEFAULT_TOP_K
 from fiscal_rag_plugin.view import View
 
@@ -44,11 +51,19 @@ class FiscalRagRetriever(BoundRetriever):
     """What was in force on this ISO day."""
     tax_year: int | None = None
     """What governs this year's accrual: see ``filters.in_force``."""
+    hybrid_weight: float = 0.5
+    """Of the dense ranks in mode "hybrid", in [0, 1]; BM25 has the rest."""
+    on_lexical_failure: str = "raise"
+    """"dense" answers from vectors alone when words cannot be searched."""
+    include_scores: bool = False
+    """Also write ``similarity``, ``bm25`` and ``rrf`` into the documents' metadata."""
 
     def __init__(
         self, *, vectorstore: Any, session_id: str | None = None, access: Access | None = None,
         top_k: int = DEFAULT_TOP_K, score_threshold: float | None = None, filter_dict: Any = None,
-        mode: str = "dense", as_of: str | None = None, tax_year: int | None = None, **fields: Any,
+        mode: str = "dense", as_of: str | None = None, tax_year: int | None = None,
+        hybrid_weight: float = 0.5, on_lexical_failure: str = "raise", include_scores: bool = False,
+        **fields: Any,
     ) -> None:  # fmt: skip
         """``vectorstore``: a store of either framework, or a view; a bound one keeps its access.
 
@@ -58,7 +73,8 @@ class FiscalRagRetriever(BoundRetriever):
         """
         fields.update(
             top_k=top_k, score_threshold=score_threshold, filter_dict=filter_dict,
-            mode=mode, as_of=as_of, tax_year=tax_year,
+            mode=mode, as_of=as_of, tax_year=tax_year, hybrid_weight=hybrid_weight,
+            on_lexical_failure=on_lexical_failure, include_scores=include_scores,
         )  # fmt: skip
         checked = {name: self._checked(name, value) for name, value in fields.items()}
         view = view_of(vectorstore).narrowed(session_id=session_id, access=access)
@@ -76,8 +92,13 @@ class FiscalRagRetriever(BoundRetriever):
         )
         return SearchQuery(
             text=question, top_k=self.top_k, score_threshold=self.score_threshold,
-            mode=self.mode, condition=condition,
+            mode=self.mode, condition=condition, hybrid_weight=self.hybrid_weight,
+            on_lexical_failure=self.on_lexical_failure,
         )  # fmt: skip
+
+    def hits(self, question: str, **kwargs: Any) -> list[Hit]:
+        """What ``invoke`` turns into documents: each with its cosine, BM25, ranks and fused value."""
+        return self.vectorstore.search(narrowed(self._query(question), kwargs)).hits
 
     def _get_relevant_documents(
         self,
@@ -86,8 +107,10 @@ class FiscalRagRetriever(BoundRetriever):
         run_manager: CallbackManagerForRetrieverRun | None = None,  # noqa: ARG002
         **kwargs: Any,
     ) -> list[Document]:
-        hits = self.vectorstore.search(narrowed(self._query(query), kwargs)).hits
-        return [retrieved_document(hit, self.similarity_key) for hit in hits]
+        return [
+            retrieved_document(hit, self.similarity_key, include_scores=self.include_scores)
+            for hit in self.hits(query, **kwargs)
+        ]
 
     async def _aget_relevant_documents(
         self,
@@ -121,6 +144,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "score_threshold": check_threshold,
     "filter_dict": _checked_filter,
     "mode": check_mode,
+    "hybrid_weight": check_weight,
+    "on_lexical_failure": check_lexical_failure,
     "as_of": _checked_day,
     "tax_year": _checked_year,
 }
@@ -136,6 +161,9 @@ def get_retriever(
     as_of: str | None = None,
     tax_year: int | None = None,
     *,
+    hybrid_weight: float = 0.5,
+    on_lexical_failure: str = "raise",
+    include_scores: bool = False,
     vectorstore: Any,
 ) -> FiscalRagRetriever:
     """The LangChain retriever of a store: the hits of its LlamaIndex twin, in the same order.
@@ -146,5 +174,6 @@ def get_retriever(
     return FiscalRagRetriever(
         vectorstore=vectorstore, session_id=session_id, access=access, top_k=top_k,
         score_threshold=score_threshold, filter_dict=filter_dict, mode=mode, as_of=as_of,
-        tax_year=tax_year,
+        tax_year=tax_year, hybrid_weight=hybrid_weight, on_lexical_failure=on_lexical_failure,
+        include_scores=include_scores,
     )  # fmt: skip

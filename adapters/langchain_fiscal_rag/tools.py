@@ -46,6 +46,7 @@ def search_tool(
     mode: str = "dense",
     as_of: str | None = None,
     tax_year: int | None = None,
+    hybrid_weight: float = 0.5,
     name: str = TOOL_NAME,
     description: str = TOOL_DESCRIPTION,
 ) -> StructuredTool:
@@ -71,6 +72,7 @@ def search_tool(
         return FiscalRagRetriever(
             vectorstore=view, access=granted, top_k=top_k, score_threshold=score_threshold,
             filter_dict=filter_dict, mode=mode, as_of=as_of, tax_year=tax_year,
+            hybrid_weight=hybrid_weight,
         )  # fmt: skip
 
     # Also checks the parameters now rather than when a model first calls.

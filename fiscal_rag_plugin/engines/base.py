@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -80,6 +81,21 @@ class Hit:
     record: Record
     similarity: float
     vector: Vector | None = field(default=None, repr=False)
+    bm25: float | None = None
+    """0.0 without a word of the question; None where words were not looked at."""
+    dense_rank: int | None = None
+    lexical_rank: int | None = None
+    rrf: float | None = None
+    """The fused value that a hybrid answer is ordered by."""
+
+    @property
+    def score(self) -> float | None:
+        """The similarity, or None where words were searched without a model."""
+        return None if math.isnan(self.similarity) else self.similarity
+
+    def scores(self) -> dict[str, float | None]:
+        """What ``include_scores`` writes into metadata."""
+        return {"similarity": self.score, "bm25": self.bm25, "rrf": self.rrf}
 
     @property
     def order(self) -> tuple[float, str, Key]:
@@ -93,6 +109,8 @@ class Found:
 
     hits: list[Hit]
     plan: str
+    degraded: str = ""
+    """Why a part of the question was not asked, where the caller allowed that."""
 
 
 class MovedError(Exception):

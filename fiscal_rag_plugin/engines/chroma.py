@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Collection as Collection_
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..access import Access
 from ..chunks import PUBLIC
-from ..errors import CollectionMismatchError, CollectionNotFoundError, SettingsError
 from ..vectors import Matrix, Vector
 from .base import ANYTHING, Condition, Found, Key, Record, Swap, check_unmoved
 from .blob import BLOB_KEY, REF_KEY, chroma_where, encode, project
-from .chroma_rows import PAGE, Rows, decoded, open_rows
+from .chroma_rows import PAGE, PublicView, Rows, TextIndex, decoded, open_rows
 from .chroma_search import Search
 from .directory import Directory
 
@@ -21,72 +20,19 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-LAYOUT_KEY = "fiscal:layout"
-LAYOUT = 1
+T = TypeVar("T")
+
 SCAN_AT_ONCE = 20_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]")
-
-
-def validate_collection_name(name: object) -> str:
-    """Chroma's own rule, said before anything is opened; a name is never rewritten."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
-        raise SettingsError(
-            f"collection name {name!r:.60} is not usable: 3 to 512 characters of a-z, A-Z, 0-9, '.', '_' "
-            "or '-', with a letter or digit at both ends and no '..'"
-        )
-    return name
-
-
-def open_collection(directory: Directory, name: str, *, create: bool) -> None:
-    """Check the collection's space and layout, or create it.
-
-    Raises:
-        CollectionNotFoundError: it is absent and ``create`` is False; lists those that exist.
-        CollectionMismatchError: another space than cosine, or not written by this package.
-    """
-    validate_collection_name(name)
-
-    def look(client: ClientAPI) -> tuple[list[str], Any, Any]:
-        names = sorted(c.name for c in client.list_collections())
-        if name not in names:
-            return names, None, None
-        collection = client.get_collection(name, embedding_function=None)
-        # The parsed `configuration` warns about every collection without an embedding function.
-        return names, collection.configuration_json, collection.metadata
-
-    names, configuration, metadata = directory.read(look)
-    if name in names:
-        space = (configuration.get("hnsw") or configuration.get("spann") or {}).get("space")
-        if space != "cosine":
-            raise CollectionMismatchError(
-                f"collection {name!r} in {directory.path} has space {space!r}; this package needs "
-                "'cosine'. Nothing was changed: choose another collection name and ingest again"
-            )
-        if (metadata or {}).get(LAYOUT_KEY) != LAYOUT:
-            raise CollectionMismatchError(
-                f"collection {name!r} in {directory.path} was not written by fiscal-rag-plugin (no layout "
-                f"{LAYOUT} marker). Nothing was changed: bring it over with `fiscal-rag import`, or choose "
-                "another collection name"
-            )
-        return
-    if not create:
-        there = ", ".join(names) if names else "none"
-        raise CollectionNotFoundError(f"no collection {name!r} in {directory.path}; there are: {there}")
-    with directory.commit() as client:
-        client.create_collection(
-            name,
-            embedding_function=None,
-            configuration={"hnsw": {"space": "cosine"}},
-            metadata={LAYOUT_KEY: LAYOUT},
-        )
+WRITE_AT_ONCE = 500
 
 
 class ChromaEngine:
     """The public half of one collection. Vectors of ``raw_query`` aside, no distance leaves it."""
 
-    def __init__(self, directory: Directory, collection: str) -> None:
+    def __init__(self, directory: Directory, collection: str, texts: TextIndex) -> None:
         self._directory = directory
         self._name = collection
+        self._texts = texts
         self._opened: tuple[Collection, Rows] | None = None
 
     def _collection(self, client: ClientAPI) -> Collection:
@@ -105,29 +51,34 @@ class ChromaEngine:
 
     # --- writing --------------------------------------------------------------------------------
 
+    @contextmanager
+    def _commit(self, ids: Sequence[str]) -> Iterator[ClientAPI]:
+        """A commit that writes or removes these ids."""
+        with self._directory.commit() as client:
+            self._texts.begin(ids)
+            yield client
+            self._texts.commit(self._view(client))
+
     def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
         """Batch by batch; each one is seen whole or not at all."""
-        limit = len(records)
-        start = 0
-        while start < len(records):
-            with self._directory.commit() as client:
-                limit = client.get_max_batch_size()
-                part = slice(start, start + limit)
+        limit = self._directory.read(lambda client: client.get_max_batch_size())
+        for start in range(0, len(records), limit):
+            part = slice(start, start + limit)
+            with self._commit([record.id for record in records[part]]) as client:
                 self._write(client, records[part], vectors[part])
-            start += limit
 
     def update(self, records: Sequence[Record]) -> None:
         if records:
-            with self._directory.commit() as client:
-                rows = self._rows(self._collection(client))
-                check_unmoved(records, rows.records([record.id for record in records]))
+            ids = [record.id for record in records]
+            with self._commit(ids) as client:
+                check_unmoved(records, self._rows(self._collection(client)).records(ids))
                 for part in self._batches(client, records):
                     self._write(client, records[part], None)
 
     def delete(self, keys: Sequence[Key]) -> None:
         ids = [id for scope, _, id in keys if scope == PUBLIC]
         if ids:
-            with self._directory.commit() as client:
+            with self._commit(ids) as client:
                 self._delete(client, ids)
 
     def swap(self, swap: Swap, done: Callable[[], None]) -> int:
@@ -141,12 +92,13 @@ class ChromaEngine:
             MovedError: a row that was to stay is gone, or has another text or vector by now.
         """
         database = self._directory.database
-        with self._directory.commit() as client:
+        with self._commit([r.id for r in [*swap.changed, *swap.new]]) as client:
             collection = self._collection(client)
             staying = [*swap.kept, *swap.changed]
             rows = self._rows(collection)
             check_unmoved(staying, rows.records([record.id for record in staying]))
             old = [id for id in self._ids_of_documents(collection, swap.doc_ids) if id not in swap.ids]
+            self._texts.begin(old)
             stored = rows.records([record.id for record in swap.new])
             database.set_pending(self._name, [r.id for r in swap.new if r.id not in stored])
             for part in self._batches(client, swap.new):
@@ -172,7 +124,16 @@ class ChromaEngine:
         return collection.get(where=where, include=[])["ids"] if narrow is None else narrow
 
     def _write(self, client: ClientAPI, records: Sequence[Record], vectors: Matrix | None) -> None:
+        """Write within a commit, few at a time: Chroma lets no other Python thread run meanwhile."""
         collection = self._collection(client)
+        for start in range(0, len(records), WRITE_AT_ONCE):
+            part = slice(start, start + WRITE_AT_ONCE)
+            self._write_part(collection, records[part], None if vectors is None else vectors[part])
+        self._texts.put(records)
+
+    def _write_part(
+        self, collection: Collection, records: Sequence[Record], vectors: Matrix | None
+    ) -> None:
         ids = [record.id for record in records]
         rows = [{BLOB_KEY: encode(record), **project(record)} for record in records]
         stored = collection.get(ids=ids, include=["metadatas"])
@@ -197,35 +158,38 @@ class ChromaEngine:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _read(self, query: Callable[[Collection, frozenset[str]], Any]) -> Any:
-        """Run ``query`` with the collection and the ids that an unfinished replacement added."""
-        database = self._directory.database
-        return self._directory.read(
-            lambda client: query(self._collection(client), database.pending(self._name))
-        )
+    def read(self, query: Callable[[PublicView], T]) -> T:
+        """``query`` on one moment of the public chunks; it may run more than once."""
+        return self._directory.read(lambda client: query(self._view(client)))
+
+    def mend(self, do: Callable[[PublicView], None]) -> None:
+        """``do`` while nobody reads or writes, for what is derived from the chunks; from any process."""
+        with self._directory.mending() as client:
+            do(self._view(client))
+
+    def _view(self, client: ClientAPI) -> PublicView:
+        collection = self._collection(client)
+        hidden = self._directory.database.pending(self._name)
+        return PublicView(collection, self._rows(collection), hidden)
 
     def get(self, keys: Sequence[Key]) -> dict[Key, Record]:
         ids = list(dict.fromkeys(id for scope, _, id in keys if scope == PUBLIC))
         if not ids:
             return {}
-
-        def fetch(collection: Collection, hidden: frozenset[str]) -> dict[str, Record]:
-            return {id: r for id, r in self._rows(collection).records(ids).items() if id not in hidden}
-
-        return {record.key: record for record in self._read(fetch).values()}
+        records = self.read(lambda view: view.records(ids))
+        return {record.key: record for record in records.values()}
 
     def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
         """Of one moment up to SCAN_AT_ONCE rows; beyond, page by page, and writers may come between."""
         where = chroma_where(condition)
 
-        def look(collection: Collection, hidden: frozenset[str]) -> tuple[list[str], dict[str, Record]]:
-            ids = sorted(condition.ids or self._candidates(collection, where))
-            ids = [id for id in ids if id not in hidden]
-            return ids, self._rows(collection).records(ids if len(ids) <= SCAN_AT_ONCE else [])
+        def look(view: PublicView) -> tuple[list[str], dict[str, Record]]:
+            ids = sorted(condition.ids or self._candidates(view.collection, where))
+            return ids, view.records(ids) if len(ids) <= SCAN_AT_ONCE else {}
 
         if condition.ids == frozenset() or condition.doc_ids == frozenset():
             return
-        ids, records = self._read(look)
+        ids, records = self.read(look)
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
             if len(ids) > SCAN_AT_ONCE:
@@ -234,25 +198,20 @@ class ChromaEngine:
             yield from (r for r in found if access.permits(r.flat()) and condition.matches(r))
 
     def count(self) -> int:
-        return int(self._read(lambda collection, _: collection.count()))
+        return self.read(lambda view: view.collection.count())
 
     def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
         if condition.doc_ids == frozenset() or condition.ids == frozenset():
             return Found([], "empty")
-
-        def run(collection: Collection, hidden: frozenset[str]) -> Found:
-            return Search(collection, self._rows(collection), hidden, vector, k, access, condition).run()
-
-        return cast("Found", self._read(run))
+        return self.read(lambda view: Search(view, vector, k, access, condition).run())
 
     def unreadable(self, dimension: int | None) -> int:
         """How many rows have been edited, or have no vector of this dimension."""
 
-        def inspect(collection: Collection, hidden: frozenset[str]) -> int:
-            ids = [id for id in collection.get(include=[])["ids"] if id not in hidden]
-            bad = 0
+        def inspect(view: PublicView) -> int:
+            ids, bad = view.ids(), 0
             for start in range(0, len(ids), PAGE):
-                page = collection.get(
+                page = view.collection.get(
                     ids=ids[start : start + PAGE], include=["metadatas", "documents", "embeddings"]
                 )
                 vectors = cast("Any", page["embeddings"])
@@ -260,7 +219,7 @@ class ChromaEngine:
                 bad += len(ids[start : start + PAGE]) - len(whole & decoded(page).keys())
             return bad
 
-        return int(self._read(inspect))
+        return self.read(inspect)
 
     def client(self) -> ClientAPI:
         """The client as it is open now; the next reopening closes it."""
@@ -268,12 +227,13 @@ class ChromaEngine:
 
     def raw_query(self, vector: Vector, k: int, where: dict[str, Any] | None) -> Any:
         """Chroma's own result, with distances: infrastructure, never an answer to a user."""
-        return self._read(
-            lambda collection, _: collection.query(
+        return self.read(
+            lambda view: view.collection.query(
                 query_embeddings=vector[None, :], n_results=k, where=where,
                 include=["documents", "metadatas", "distances"],
             )
         )  # fmt: skip
 
     def close(self) -> None:
+        self._texts.close()
         self._directory.close()

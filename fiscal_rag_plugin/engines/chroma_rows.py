@@ -11,9 +11,13 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from ..chunks import PUBLIC
+from ..vectors import Matrix
 from .base import Record
 from .blob import BLOB_KEY, decode, project
 from .connections import Connections
@@ -42,6 +46,50 @@ class Rows(Protocol):
     def narrow(self, where: Mapping[str, Any], limit: int) -> list[str] | None:
         """Ids of at most ``limit`` rows among which are all that fulfil ``where``; None: too many."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class PublicView:
+    """The public chunks as they are at one moment; ``hidden`` ids do not count."""
+
+    collection: Collection
+    rows: Rows
+    hidden: frozenset[str]
+
+    def ids(self) -> list[str]:
+        """Of every row that counts."""
+        return [id for id in self.collection.get(include=[])["ids"] if id not in self.hidden]
+
+    def records(self, ids: Sequence[str]) -> dict[str, Record]:
+        """Whole records of those of ``ids`` that count."""
+        return self.rows.records([id for id in ids if id not in self.hidden])
+
+    def vectors(self, ids: Sequence[str], dimension: int) -> tuple[list[str], Matrix]:
+        """(those of ``ids`` that exist, their vectors ``(n, dimension)``) in Chroma's order."""
+        if not ids:
+            return [], np.empty((0, dimension), dtype=np.float32)
+        found = self.collection.get(ids=list(ids), include=["embeddings"])
+        matrix = np.asarray(found["embeddings"], dtype=np.float32)
+        return found["ids"], matrix.reshape(len(found["ids"]), -1)
+
+
+class TextIndex(Protocol):
+    """A second index over public records. Ids are noted on disk before they are written, so that it
+    can always be brought up to date from the chunks."""
+
+    def begin(self, ids: Sequence[str]) -> None:
+        """These ids are about to be written or removed."""
+        ...
+
+    def put(self, records: Sequence[Record]) -> None:
+        """These were written, should it help to have them."""
+        ...
+
+    def commit(self, view: PublicView) -> None:
+        """What was begun is done, and ``view`` shows it."""
+        ...
+
+    def close(self) -> None: ...
 
 
 def open_rows(collection: Collection, connections: Connections) -> Rows:
@@ -100,16 +148,25 @@ class TableRows:
     def records(self, ids: Sequence[str]) -> dict[str, Record]:
         rows: dict[str, dict[str, Any]] = {}
         for batch in batches(ids):
-            for id, key, text, whole, real, flag in self._query(
-                "SELECT e.embedding_id, m.key, m.string_value, m.int_value, m.float_value, m.bool_value "
-                "FROM embeddings e JOIN embedding_metadata m ON m.id = e.id "
-                f"WHERE e.segment_id = ? AND e.embedding_id IN ({marks(batch)})",
-                [self._segment, *batch],
-            ):
-                values = (text, whole, real, None if flag is None else bool(flag))
-                rows.setdefault(id, {})[key] = next((v for v in values if v is not None), None)
+            for id, key, text, whole, real, flag in self._cells(_SCALARS, batch):
+                row = rows.setdefault(id, {})
+                row[key] = text if text is not None else _value(text, whole, real, flag)
+            # A blob without a bracket has no list; most have none.
+            listed = [id for id in batch if "[" in str(rows.get(id, {}).get(BLOB_KEY))]
+            for id, key, *values in self._cells(_LISTS, listed, " ORDER BY m.rowid"):
+                rows[id].setdefault(key, []).append(_value(*values))
         documents = [row.pop(_DOCUMENT, None) for row in rows.values()]
         return decoded({"ids": list(rows), "metadatas": list(rows.values()), "documents": documents})
+
+    def _cells(self, table: str, ids: Sequence[str], order: str = "") -> list[tuple[Any, ...]]:
+        if not ids:
+            return []
+        return self._query(
+            "SELECT e.embedding_id, m.key, m.string_value, m.int_value, m.float_value, m.bool_value "
+            f"FROM embeddings e JOIN {table} m ON m.id = e.id "
+            f"WHERE e.segment_id = ? AND e.embedding_id IN ({marks(ids)}){order}",
+            [self._segment, *ids],
+        )
 
     def outlines(self, ids: Sequence[str]) -> dict[str, Record]:
         outlines: dict[str, Record] = {}
@@ -134,8 +191,8 @@ class TableRows:
             for sql, values in found[1]
             for (id,) in self._query(
                 # CROSS JOIN: from the few matching entries to their rows, never the other way.
-                "SELECT e.embedding_id FROM embedding_metadata m CROSS JOIN embeddings e ON e.id = m.id "
-                f"WHERE {sql} AND e.segment_id = ?",
+                "SELECT e.embedding_id FROM {} CROSS JOIN embeddings e ON e.id = m.id "
+                "WHERE {} AND e.segment_id = ?".format(*sql),
                 [*values, self._segment],
             )
         }
@@ -158,25 +215,32 @@ class TableRows:
             return total, spans
         spans += _spans(key, value)
         for sql, values in spans:
-            counted = "SELECT COUNT(*) FROM (SELECT 1 FROM embedding_metadata m WHERE {} LIMIT ?)"
-            total += self._query(counted.format(sql), [*values, limit - total + 1])[0][0]
+            counted = "SELECT COUNT(*) FROM (SELECT 1 FROM {} WHERE {} LIMIT ?)".format(*sql)
+            total += self._query(counted, [*values, limit - total + 1])[0][0]
             if total > limit:
                 return None
         return total, spans
 
 
-_Span = tuple[str, list[Any]]
-"""A condition on a range of one index of Chroma's metadata table, and its values."""
-_SQL = {"$eq": "=", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_Span = tuple[tuple[str, str], list[Any]]
+"""A table of Chroma's metadata, a condition on a range of one of its indexes, and its values."""
+_SCALARS, _LISTS = "embedding_metadata", "embedding_metadata_array"
+_SQL = {"$eq": "=", "$contains": "=", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
 def _spans(key: str, condition: Mapping[str, Any]) -> Iterator[_Span]:
     """Spans that cover every row of which ``key`` fulfils a comparison of a ``where``."""
     ((operator, value),) = condition.items()
+    table = f"{_LISTS if operator == '$contains' else _SCALARS} m"
     for part in batches(value) if operator == "$in" else [[value]]:
         compared = f"IN ({marks(part)})" if operator == "$in" else f"{_SQL[operator]} ?"
         for column in _columns(part[0]):
-            yield f"m.key = ? AND m.{column} {compared}", [key, *part]
+            yield (table, f"m.key = ? AND m.{column} {compared}"), [key, *part]
+
+
+def _value(text: str | None, whole: int | None, real: float | None, flag: int | None) -> Any:
+    values = (text, whole, real, None if flag is None else bool(flag))
+    return next((value for value in values if value is not None), None)
 
 
 def _columns(value: Any) -> tuple[str, ...]:

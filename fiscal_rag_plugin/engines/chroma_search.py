@@ -6,8 +6,9 @@ cheaper way has failed: a ``where`` there takes time linear in the collection.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,13 +16,10 @@ from ..access import Access
 from ..vectors import Matrix, Vector, rounded, similarities
 from .base import Condition, Found, Hit, Record
 from .blob import chroma_where
-from .chroma_rows import PAGE, Rows
+from .chroma_rows import PAGE, PublicView
 
-if TYPE_CHECKING:
-    from chromadb.api.models.Collection import Collection
-
-MARGIN = 2
-"""Candidates beyond k: they show whether the k-th place is tied at six decimals."""
+MARGIN = 1
+"""Candidates beyond k: the next one shows whether the k-th place is tied at six decimals."""
 MAX_CANDIDATES = 16_384
 """The cap of over-fetching for ties and refused rows."""
 NARROW = 256
@@ -35,15 +33,12 @@ SLACK = 2e-5
 
 
 class Search:
-    """One query on one view of the collection; ``hidden`` ids belong to an unfinished replacement."""
+    """One query on one view of the public chunks."""
 
     def __init__(
-        self, collection: Collection, rows: Rows, hidden: frozenset[str], vector: Vector, k: int,
-        access: Access, condition: Condition,
-    ) -> None:  # fmt: skip
-        self._collection = collection
-        self._rows = rows
-        self._hidden = hidden
+        self, view: PublicView, vector: Vector, k: int, access: Access, condition: Condition
+    ) -> None:
+        self._view = view
         self._vector = vector
         self._k = k
         self._access = access
@@ -56,13 +51,13 @@ class Search:
         if self._condition.is_empty:
             return Found(self._nearest(self._k + MARGIN, MAX_CANDIDATES)[0], "nearest")
         where = chroma_where(self._condition)
-        few = None if where is None else self._rows.narrow(where, NARROW)
+        few = None if where is None else self._view.rows.narrow(where, NARROW)
         if few is not None:
             return Found(self._exact(few), "narrow")
         hits, certain = self._nearest(max(FIRST_LOOK, 4 * self._k), max(LAST_LOOK, 4 * self._k))
         if certain:
             return Found(hits, "over-fetch")
-        ids = self._collection.get(where=where, include=[])["ids"]
+        ids = self._view.collection.get(where=where, include=[])["ids"]
         if where is None or len(ids) <= EXACT_LIMIT:
             return Found(self._exact(ids), "exact")
         return Found(self._nearest(max(FIRST_LOOK, 4 * self._k), len(ids), where)[0], "filtered")
@@ -73,7 +68,7 @@ class Search:
         scored = self._condition.is_empty
         while True:
             n = max(min(n, cap), 1)
-            found = self._collection.query(
+            found = self._view.collection.query(
                 query_embeddings=self._vector[None, :], n_results=n, where=where,
                 include=["embeddings" if scored else "distances"],
             )  # fmt: skip
@@ -102,7 +97,8 @@ class Search:
         values: list[float] = []
         parts: list[Matrix] = []
         for start in range(0, len(ids), PAGE):
-            found, matrix = self._vectors(self._kept(ids[start : start + PAGE]))
+            page = self._kept(ids[start : start + PAGE])
+            found, matrix = self._view.vectors(page, len(self._vector))
             kept += found
             values += similarities(self._vector, matrix).tolist()
             # Of very many rows only the values are kept.
@@ -121,20 +117,23 @@ class Search:
         while True:
             chosen: list[int] = []
             for i in self._matching(ids, order):
-                if len(chosen) >= self._k and rounded(values[i]) + margin < rounded(
-                    values[chosen[self._k - 1]]
-                ):
+                last = values[chosen[self._k - 1]] if len(chosen) >= self._k else -math.inf
+                if rounded(values[i]) + margin < rounded(last):
                     break
                 chosen.append(i)
-            records = self._rows.records([ids[i] for i in chosen])
+            records = self._view.rows.records([ids[i] for i in chosen])
             refused = [ids[i] for i in chosen if not self._may_show(records.get(ids[i]))]
             if not refused:
                 break
             # An edited row is nobody's: its place goes to the next.
             self._keeps.update(dict.fromkeys(refused, False))
         best = [ids[i] for i in chosen]
-        best, vectors = (best, matrix[chosen]) if matrix is not None else self._vectors(best)
-        scored = zip(best, similarities(self._vector, vectors).tolist(), vectors, strict=True)
+        if matrix is None:
+            best, vectors = self._view.vectors(best, len(self._vector))
+            exact = similarities(self._vector, vectors).tolist()
+        else:
+            vectors, exact = matrix[chosen], [values[i] for i in chosen]
+        scored = zip(best, exact, vectors, strict=True)
         hits = [Hit(records[id], value, vector) for id, value, vector in scored]
         return sorted(hits, key=lambda hit: hit.order)[: self._k]
 
@@ -152,25 +151,16 @@ class Search:
         unknown = [id for id in ids if id not in self._keeps]
         if self._condition.is_empty:
             # Only the best are read, and then whole.
-            self._keeps.update((id, id not in self._hidden) for id in unknown)
+            self._keeps.update((id, id not in self._view.hidden) for id in unknown)
         elif unknown:
-            outlines = self._rows.outlines(unknown)
+            outlines = self._view.rows.outlines(unknown)
             self._keeps.update((id, self._may_show(outlines.get(id))) for id in unknown)
         return [id for id in ids if self._keeps[id]]
 
     def _may_show(self, record: Record | None) -> bool:
         return (
             record is not None
-            and record.id not in self._hidden
+            and record.id not in self._view.hidden
             and self._access.permits(record.flat())
             and self._condition.matches(record)
-        )
-
-    def _vectors(self, ids: Sequence[str]) -> tuple[list[str], Matrix]:
-        """(ids that exist, their vectors ``(n, dim)``) in Chroma's order."""
-        if not ids:
-            return [], np.empty((0, len(self._vector)), dtype=np.float32)
-        found = self._collection.get(ids=list(ids), include=["embeddings"])
-        return found["ids"], np.asarray(found["embeddings"], dtype=np.float32).reshape(
-            len(found["ids"]), -1
         )

@@ -35,6 +35,10 @@ CREATE TABLE IF NOT EXISTS journal (
     collection TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (collection, id)
 ) WITHOUT ROWID
 
+CREATE TABLE IF NOT EXISTS unindexed (
+    collection TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (collection, id)
+) WITHOUT ROWID
+
 CREATE TABLE IF NOT EXISTS private (
     collection TEXT NOT NULL, session_id TEXT NOT NULL, id TEXT NOT NULL, ref TEXT,
     expires_at REAL, vector BLOB NOT NULL, text TEXT NOT NULL, blob TEXT NOT NULL,

@@ -114,7 +114,7 @@ class Directory:
                 self.check_usable()
                 before = self._seen
                 answer = self._attempt(query)
-                if self._current() == (before, False):
+                if self.database.generation() == (before, False):
                     if not isinstance(answer, _Failure):
                         return answer
                     break
@@ -138,22 +138,19 @@ class Directory:
         except BaseException as error:  # a panic of Chroma's Rust core is no Exception
             return _Failure(error)
 
-    def _current(self) -> tuple[int, bool]:
-        return self.database.generation()
-
     def _refresh(self) -> None:
         """Reopen Chroma when another process has written since this one last looked."""
         self.check_usable()
-        if self._current() == (self._seen, False):
+        if self.database.generation() == (self._seen, False):
             return
         with self._shared.exclusive():
-            if self._current() != (self._seen, False):
+            if self.database.generation() != (self._seen, False):
                 with self._committing():
                     self._reopen()
 
     def _reopen(self) -> None:
         """Open the client anew; it reads its vectors at the first query."""
-        value, writing = self._current()
+        value, writing = self.database.generation()
         if writing:
             # The writer died inside a commit: the lock that this thread holds was free.
             value = self.database.bump_generation(writing=False)
@@ -189,10 +186,19 @@ class Directory:
             yield self._require_client()
 
     @contextmanager
+    def mending(self) -> Iterator[ClientAPI]:
+        """Mend what is derived from the public chunks: nobody reads or writes, any process may do it."""
+        with self._shared.exclusive(), self._committing():
+            self.check_usable()
+            if self.database.generation() != (self._seen, False):
+                self._reopen()
+            yield self._require_client()
+
+    @contextmanager
     def _announced(self) -> Iterator[None]:
         with self._shared.exclusive(), self._committing():
             self.check_usable()
-            if self._current() != (self._seen, False):
+            if self.database.generation() != (self._seen, False):
                 self._reopen()
             self.database.bump_generation(writing=True)
             try:

@@ -45,20 +45,20 @@ class EmbeddedEngine:
         return {**self.public.get(keys), **self.private.get(keys)}
 
     def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
-        mine = _narrowed(access, condition)
+        mine = narrowed(access, condition)
         return heapq.merge(
-            self.public.scan(access, condition) if _asks_public(condition) else (),
+            self.public.scan(access, condition) if asks_public(condition) else (),
             self.private.scan(mine, condition),
             key=lambda record: (record.id, record.key),
         )
 
     def search(self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING) -> Found:
         public = Found([], "none")
-        if _asks_public(condition):
+        if asks_public(condition):
             public = self.public.search(vector, k, access, condition)
         # What is worse than k public hits need not be read.
         floor = public.hits[-1].similarity if len(public.hits) == k else -1.0
-        private = self.private.search(vector, k, _narrowed(access, condition), condition, floor)
+        private = self.private.search(vector, k, narrowed(access, condition), condition, floor)
         hits: list[Hit] = sorted([*public.hits, *private.hits], key=lambda hit: hit.order)
         return Found(
             [hit for hit in hits if access.permits(hit.record.flat())][:k],
@@ -69,12 +69,12 @@ class EmbeddedEngine:
         self.public.close()
 
 
-def _asks_public(condition: Condition) -> bool:
+def asks_public(condition: Condition) -> bool:
     """Whether a public chunk could match; a filter on private ones alone need not ask Chroma."""
     return can_match(condition.filter, {SCOPE_KEY: PUBLIC, SESSION_KEY: None})
 
 
-def _narrowed(access: Access, condition: Condition) -> Access:
+def narrowed(access: Access, condition: Condition) -> Access:
     """The access without sessions of which no chunk could match."""
     if condition.filter is None:
         return access

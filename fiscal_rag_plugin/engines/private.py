@@ -8,43 +8,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from sqlite3 import Connection
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ..access import Access
 from ..chunks import PRIVATE
 from ..errors import StorageError
 from ..vectors import ESTIMATE_ERROR, Matrix, Vector, estimates, rounded, similarities
 from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap, check_unmoved
-from .blob import decode, encode
+from .blob import encode
 from .database import Database
+from .private_rows import ALIVE, PrivateRows, SessionVectors
 from .sessions import SessionCache
 from .statements import batches, marks
 
+T = TypeVar("T")
 _KEY = "collection = ? AND session_id = ? AND id = ?"
-_ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 
 
-@dataclass(frozen=True, slots=True)
-class _Vectors:
-    """``rowids (n,)`` of a session's rows and their ``matrix (n, dim)``, float32."""
-
-    rowids: npt.NDArray[np.int64]
-    matrix: Matrix
-
-
-class PrivateEngine:
+class PrivateEngine(PrivateRows):
     """The private half of one collection; any process may write, in short transactions."""
 
     def __init__(self, database: Database, collection: str) -> None:
-        self._database = database
-        self._collection = collection
-        self._vectors: SessionCache[_Vectors] = SessionCache(
-            database, collection, lambda vectors: vectors.matrix.nbytes
-        )
+        super().__init__(database, collection)
+        self._vectors: SessionCache[SessionVectors] = self.cache(lambda vectors: vectors.matrix.nbytes)
 
     def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
         with self._database.transaction() as connection:
@@ -123,7 +112,8 @@ class PrivateEngine:
             gone = connection.execute("DELETE FROM private WHERE session_id = ?", (session_id,)).rowcount
             connection.execute("DELETE FROM files WHERE session_id = ?", (session_id,))
             connection.execute("DELETE FROM staged WHERE session_id = ?", (session_id,))
-        self._vectors.forget(session_id)
+        for cache in self._caches:
+            cache.forget(session_id)
         if not self._database.forget():
             raise StorageError(
                 f"the session is deleted, but another process reads {self._database.path} and keeps the "
@@ -149,22 +139,10 @@ class PrivateEngine:
     def sessions(self) -> list[tuple[str, int]]:
         """(session_id, chunks) of every session with chunks that have not expired."""
         return self._database.query(
-            f"SELECT session_id, COUNT(*) FROM private WHERE collection = ? AND {_ALIVE} "
+            f"SELECT session_id, COUNT(*) FROM private WHERE collection = ? AND {ALIVE} "
             "GROUP BY session_id ORDER BY session_id",
             (self._collection, time.time()),
         )
-
-    def get(self, keys: Sequence[Key]) -> dict[Key, Record]:
-        found: dict[Key, Record] = {}
-        by_session: dict[str, list[str]] = {}
-        for scope, session, id in keys:
-            if scope == PRIVATE:
-                by_session.setdefault(session, []).append(id)
-        for session, ids in by_session.items():
-            for batch in batches(ids):
-                for record, _ in self._rows((session,), ids=batch):
-                    found[record.key] = record
-        return found
 
     def scan(self, access: Access, condition: Condition = ANYTHING) -> Iterator[Record]:
         ids = None if condition.ids is None else sorted(condition.ids)
@@ -219,54 +197,6 @@ class PrivateEngine:
             hits += _scored(vector, rows)
             start, block = start + block, 2 * block
         return sorted(hits, key=lambda hit: hit.order)[:k]
-
-    def _load(self, session: str, dimension: int) -> _Vectors:
-        rows = self._database.query(
-            "SELECT rowid, vector FROM private WHERE collection = ? AND session_id = ? "
-            "AND length(vector) = ?",
-            (self._collection, session, 4 * dimension),
-        )
-        matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), dimension)
-        return _Vectors(np.array([row[0] for row in rows], dtype=np.int64), matrix)
-
-    def _rows(
-        self,
-        sessions: Sequence[str],
-        *,
-        ids: Sequence[str] | None = None,
-        rowids: Sequence[int] | None = None,
-    ) -> list[tuple[Record, Vector]]:
-        rows: list[tuple[Record, Vector]] = []
-        only: str = ""
-        values: tuple[str | int, ...] = ()
-        owner = "collection = ? AND session_id"
-        if ids is not None:
-            only, values = f" AND id IN ({marks(ids)})", tuple(ids)
-        elif rowids is not None:
-            only, values = f" AND rowid IN ({marks(rowids)})", tuple(rowids)
-            # The plus keeps SQLite from walking every row of the sessions for a few of them.
-            owner = "+collection = ? AND +session_id"
-        for batch in batches(sessions):
-            for session, id, expires_at, vector, text, blob in self._database.query(
-                "SELECT session_id, id, expires_at, vector, text, blob FROM private "
-                f"WHERE {owner} IN ({marks(batch)}) AND {_ALIVE}{only}",
-                (self._collection, *batch, time.time(), *values),
-            ):
-                record = decode(blob, text, id=id, scope=PRIVATE, session_id=session, expires_at=expires_at)
-                if record is not None:
-                    rows.append((record, np.frombuffer(vector, dtype="<f4")))
-        return rows
-
-    def unreadable(self, dimension: int | None) -> int:
-        """How many rows disagree with themselves or have a vector of another dimension."""
-        bad = 0
-        for session, id, vector, text, blob in self._database.query(
-            "SELECT session_id, id, length(vector), text, blob FROM private WHERE collection = ?",
-            (self._collection,),
-        ):
-            record = decode(blob, text, id=id, scope=PRIVATE, session_id=session)
-            bad += record is None or vector != 4 * (dimension or 0)
-        return bad
 
     def close(self) -> None:
         """The database belongs to the directory."""

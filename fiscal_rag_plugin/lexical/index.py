@@ -173,6 +173,10 @@ class LexicalIndex:
     def close(self) -> None:
         """Wait for merges and give the lock back; what was not committed is forgotten."""
         self._closed = True
+        self.release()
+
+    def release(self) -> None:
+        """Give the writer's lock back until the next write; what was not committed is forgotten."""
         writer, self._writer = self._writer, None
         if writer is not None:
             with self._storage("close"):

@@ -15,6 +15,7 @@ from llama_index.core.schema import (
     MetadataMode,
     Node,
     NodeRelationship,
+    NodeWithScore,
     ObjectType,
     RelatedNodeInfo,
     TextNode,
@@ -22,7 +23,7 @@ from llama_index.core.schema import (
 
 from ..chunks import SCOPE_KEY, SESSION_KEY, Json, copy_json, copy_metadata, validate_id
 from ..drafts import Draft
-from ..engines.base import Record
+from ..engines.base import Hit, Record
 from ..errors import InvalidChunkError
 from ..view import View
 
@@ -138,6 +139,18 @@ def node_of(record: Record) -> BaseNode:
             # Only a row edited in the database has a shell that does not fit its class.
             logger.warning("node %.80r has lost its form and is returned as plain text", record.id)
     return _text_node(record)
+
+
+def scored_node(hit: Hit, *, include_scores: bool) -> NodeWithScore:
+    """The node of a hit with its cosine; with ``include_scores`` its values are in the metadata as well,
+    where neither embedding nor language model sees them."""
+    node = node_of(hit.record)
+    if include_scores:
+        values = hit.scores()
+        node.metadata.update(values)
+        for name in _EXCLUDED:
+            setattr(node, name, _with_keys(getattr(node, name), list(values)))
+    return NodeWithScore(node=node, score=hit.score)
 
 
 def _original(record: Record) -> BaseNode:

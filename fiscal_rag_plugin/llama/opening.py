@@ -59,7 +59,8 @@ def get_retriever(
     score_threshold: float | None = DEFAULT_SCORE_THRESHOLD,
     filter_dict: dict[str, Any] | MetadataFilters | None = None,
     session_id: str | None = None, access: Access | None = None, mode: str = "dense",
-    as_of: str | None = None, tax_year: int | None = None,
+    as_of: str | None = None, tax_year: int | None = None, hybrid_weight: float = 0.5,
+    on_lexical_failure: str = "raise", include_scores: bool = False,
 ) -> FiscalRetriever:  # fmt: skip
     """A LlamaIndex retriever; ``langchain_fiscal_rag.get_retriever`` gives the same hits in its order.
 
@@ -69,4 +70,5 @@ def get_retriever(
     return FiscalRetriever(
         vectorstore, top_k=top_k, score_threshold=score_threshold, filter=filter_dict,
         session_id=session_id, access=access, mode=mode, as_of=as_of, tax_year=tax_year,
+        hybrid_weight=hybrid_weight, on_lexical_failure=on_lexical_failure, include_scores=include_scores,
     )  # fmt: skip

@@ -44,7 +44,9 @@ def ids_of(values: object, name: str) -> frozenset[str]:
 def search_query(query: VectorStoreQuery, keywords: Mapping[str, Any]) -> SearchQuery:
     """The query with its keywords; each one may narrow or count, none concerns access.
 
-    ``doc_ids=[]`` matches nothing; ``node_ids=[]``, which LlamaIndex always passes, is no restriction.
+    In mode HYBRID ``hybrid_top_k`` is how many are answered, ``sparse_top_k`` how many BM25 brings,
+    ``alpha`` the weight of the dense ranks. ``doc_ids=[]`` matches nothing; ``node_ids=[]``, which
+    LlamaIndex always passes, is no restriction.
     """
     refuse_keywords(keywords, "query", QUERY_KEYWORDS)
     condition = Condition(
@@ -52,16 +54,19 @@ def search_query(query: VectorStoreQuery, keywords: Mapping[str, Any]) -> Search
         doc_ids=None if query.doc_ids is None else ids_of(query.doc_ids, "doc_ids"),
         ids=ids_of(query.node_ids, "node_ids") if query.node_ids else None,
     )
-    top_k = check_top_k(query.similarity_top_k)
+    mode = mode_of(query.mode)
+    wanted = {"sparse": query.sparse_top_k, "hybrid": query.hybrid_top_k}.get(mode)
+    top_k = check_top_k(wanted if wanted is not None else query.similarity_top_k)
     if keywords.get("top_k") is not None:
         top_k = check_top_k(keywords["top_k"])
     trade_off = keywords.get("mmr_threshold")
     if trade_off is None:
         trade_off = query.mmr_threshold
     return SearchQuery(
-        vector=query.query_embedding, text=query.query_str, top_k=top_k, mode=mode_of(query.mode),
+        vector=query.query_embedding, text=query.query_str, top_k=top_k, mode=mode,
         condition=condition, mmr_threshold=0.5 if trade_off is None else trade_off,
         mmr_prefetch_k=_prefetch(keywords, top_k),
+        hybrid_weight=0.5 if query.alpha is None else query.alpha, lexical_k=query.sparse_top_k,
     )  # fmt: skip
 
 

@@ -200,18 +200,19 @@ class FiscalVectorStore(Handle, Uploads, BasePydanticVectorStore):
         the ids leave are returned by id, without similarities. Keywords: see ``queries``.
 
         Raises:
-            UnsupportedModeError: any mode but DEFAULT and MMR.
+            UnsupportedModeError: any mode but DEFAULT, SPARSE, HYBRID and MMR.
             UnexpectedArgumentError: any other keyword, above all one about access.
         """
         asked = search_query(query, kwargs)
         check_mode(asked.mode)
-        if asked.vector is None and not (asked.text or "").strip() and not asked.condition.is_empty:
+        asks = asked.vector is not None or (asked.text or "").strip() or asked.needs_text
+        if not asks and not asked.condition.is_empty:
             records = list(islice(self._view.scan(asked.condition), asked.top_k))
             return VectorStoreQueryResult(nodes=nodes_of(records), ids=[r.id for r in records])
         hits = searched(self._view, asked).hits
         return VectorStoreQueryResult(
             nodes=nodes_of(hit.record for hit in hits),
-            similarities=[hit.similarity for hit in hits],
+            similarities=[hit.score for hit in hits],  # type: ignore[misc]
             ids=[hit.record.id for hit in hits],
         )
 

@@ -17,19 +17,24 @@ from fiscal_rag_plugin.access import Access
 from fiscal_rag_plugin.chunks import Scope
 from fiscal_rag_plugin.engines import chroma_rows, chroma_search
 from fiscal_rag_plugin.engines.base import Condition, Hit, Record, VectorEngine
-from fiscal_rag_plugin.engines.chroma import ChromaEngine, open_collection
+from fiscal_rag_plugin.engines.chroma import ChromaEngine
+from fiscal_rag_plugin.engines.collections import open_collection
 from fiscal_rag_plugin.engines.directory import open_directory
 from fiscal_rag_plugin.engines.embedded import EmbeddedEngine
 from fiscal_rag_plugin.engines.memory import MemoryEngine
 from fiscal_rag_plugin.engines.private import PrivateEngine
 from fiscal_rag_plugin.filters import parse_filter
+from fiscal_rag_plugin.lexical import Texts
 from fiscal_rag_plugin.vectors import as_matrix, as_vector
 
 
 def embedded(path: Path) -> EmbeddedEngine:
     directory = open_directory(path, create=True, lock_timeout=5)
     open_collection(directory, "fiscal", create=True)
-    return EmbeddedEngine(ChromaEngine(directory, "fiscal"), PrivateEngine(directory.database, "fiscal"))
+    texts = Texts(directory.database, "fiscal", directory.path)
+    return EmbeddedEngine(
+        ChromaEngine(directory, "fiscal", texts), PrivateEngine(directory.database, "fiscal")
+    )
 
 
 @pytest.fixture(params=["memory", "chroma"])
@@ -341,8 +346,8 @@ def test_the_answer_does_not_depend_on_the_plan(
         monkeypatch.setattr(chroma_rows.TableRows, "__init__", unknown_schema)
     condition = Condition(parse_filter(where))
     seen = set()
-    for query in queries:
-        for k in (1, 3, 8, 40):
+    for query in queries[:6]:
+        for k in (1, 8, 40):
             expected = oracle.search(query, k, Access(["A"]), condition).hits
             found = real.search(query, k, Access(["A"]), condition)
             assert [(h.record, h.similarity) for h in found.hits] == [

@@ -15,6 +15,7 @@ import pytest
 
 from fiscal_rag_plugin.access import Access
 from fiscal_rag_plugin.corpus import Corpus
+from fiscal_rag_plugin.ranking import SearchQuery
 from fiscal_rag_plugin.view import View
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,8 @@ def chunks(doc, version, session):
     m = ChunkMetadata(doc_id=doc, doc_type="law", source_scope=scope, session_id=session)
     return [Chunk(f"{doc} v{version} {i}", f"{doc} v{version} {i}", m, i, i + 1) for i in range(CHUNKS)]
 
+from fiscal_rag_plugin.lexical import texts
+texts.INDEX_AT = 30  # each version is indexed within its own write
 store = View(Corpus.open(sys.argv[1], "fiscal", embedder=HashEmbedder(32), lock_timeout=60))
 print("open", flush=True)
 for version in range(VERSIONS):
@@ -93,6 +96,8 @@ def test_a_killed_writer_leaves_whole_versions_and_the_rerun_converges(tmp_path:
             assert len(found) <= 1
             if done:
                 assert int(next(iter(found))[1:]) >= max(done), f"seed {SEED}, kill {number}: lost"
+        words = store.search(SearchQuery(text="ley", mode="sparse", top_k=1_000)).hits
+        assert sorted(h.record.id for h in words) == sorted(r.id for r in store.scan())
         if acknowledged and acknowledged[-1].startswith("erased"):
             assert set(versions(store, "B").values()) <= {CHUNKS}
         store.close()

@@ -1,0 +1,142 @@
+"""The texts of a collection's public chunks, kept in step with its vectors and mended after a crash."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..engines.base import Record
+from ..engines.chroma_rows import PAGE, PublicView
+from ..engines.database import Database
+from .analysis import ANALYSIS_VERSION
+from .index import LexicalIndex, Row
+from .snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+INDEX_AT = 256
+"""Noted chunks that are indexed at once. A commit of tantivy takes 0.1 s, however little is in it."""
+_COMPLETE = "lexical"
+"""Name in the manifest: the analysis with which the public chunks were indexed."""
+
+
+def searchable(record: Record) -> str:
+    """What of a chunk is searched for words: where it stands in its source, and its text."""
+    path, label = record.metadata.get("section_path"), record.metadata.get("section_label")
+    parts = [path] if isinstance(path, str) else []
+    if isinstance(label, str) and label not in (parts[0] if parts else ""):
+        parts.append(label)
+    return "\n".join([*parts, record.text])
+
+
+class Texts:
+    """A :class:`TextIndex`: every id that is written is noted in fiscal.sqlite3 before its vector is.
+
+    Noted chunks are indexed in the write that makes them INDEX_AT, and in any case before words are
+    next searched, by whichever process does. So a crash at any point leaves a note and loses nothing.
+    """
+
+    def __init__(self, database: Database, collection: str, directory: Path) -> None:
+        self._database = database
+        self._collection = collection
+        self._path = directory / "lexical" / collection
+        self._index: LexicalIndex | None = None
+        self._loaded: tuple[int, int] | None = None
+        self._fresh: dict[str, Record] = {}
+
+    @property
+    def _opened(self) -> LexicalIndex:
+        """Opened at its first use: an index that nobody searches costs no start-up."""
+        if self._index is None:
+            self._index = LexicalIndex(self._path)
+            self._loaded = None
+        return self._index
+
+    # --- within a commit of the vectors -----------------------------------------------------------
+
+    def begin(self, ids: Sequence[str]) -> None:
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO unindexed VALUES (?, ?)", [(self._collection, id) for id in ids]
+            )
+
+    def put(self, records: Sequence[Record]) -> None:
+        self._fresh.update((record.id, record) for record in records)
+
+    def commit(self, view: PublicView) -> None:
+        if len(self._noted(INDEX_AT)) >= INDEX_AT:
+            self.mend(view)
+        self._fresh.clear()
+
+    # --- before a search --------------------------------------------------------------------------
+
+    def is_behind(self) -> bool:
+        """Whether something is to be indexed before words are searched."""
+        return bool(self._noted(1)) or not self._is_complete()
+
+    def snapshot(self) -> Snapshot:
+        """The index as it was last committed, by whichever process."""
+        index = self._opened
+        status = (self._path / "meta.json").stat()
+        if self._loaded != (status.st_ino, status.st_mtime_ns):
+            index.reload()
+            self._loaded = (status.st_ino, status.st_mtime_ns)
+        return index.snapshot()
+
+    def mend(self, view: PublicView) -> None:
+        """Index what was noted; every chunk when the index is new or of another analysis.
+
+        To be called while nobody else reads or writes.
+        """
+        if self._is_complete():
+            wanted = self._noted()
+        else:
+            wanted = view.ids()
+            logger.info("indexing the texts of %d public chunks", len(wanted))
+            self._opened.clear()
+        index = self._opened
+        for start in range(0, len(wanted), PAGE):
+            page = wanted[start : start + PAGE]
+            stored = {id: self._fresh[id] for id in page if id in self._fresh}
+            stored |= view.records([id for id in page if id not in stored])
+            index.add(Row.of(record, searchable(record)) for record in stored.values())
+            index.delete(id for id in page if id not in stored)
+        self._finish()
+
+    # --- the operator's ---------------------------------------------------------------------------
+
+    def discard(self) -> None:
+        """Remove the index, whatever state it is in; the next search makes it anew."""
+        self.close()
+        with self._database.transaction() as connection:
+            connection.execute(
+                "DELETE FROM manifest WHERE collection = ? AND name = ?", (self._collection, _COMPLETE)
+            )
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    def _finish(self) -> None:
+        self._opened.commit(ANALYSIS_VERSION)
+        # Whoever searches next may be another process, and may have to write.
+        self._opened.release()
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM unindexed WHERE collection = ?", (self._collection,))
+        self._database.set_manifest(self._collection, {_COMPLETE: ANALYSIS_VERSION})
+
+    def _noted(self, limit: int = -1) -> list[str]:
+        rows = self._database.query(
+            "SELECT id FROM unindexed WHERE collection = ? LIMIT ?", (self._collection, limit)
+        )
+        return [id for (id,) in rows]
+
+    def _is_complete(self) -> bool:
+        """Whether all but what is noted is indexed; a directory that was removed has no mark."""
+        said = self._database.manifest(self._collection).get(_COMPLETE) == ANALYSIS_VERSION
+        return said and self._opened.mark == ANALYSIS_VERSION
+
+    def close(self) -> None:
+        self._fresh.clear()
+        if self._index is not None:
+            self._index.close()
+            self._index = None
