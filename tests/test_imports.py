@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "fiscal_rag_plugin"
 # From the top; a module may import what stands below it.
 LAYERS = [
-    "cli", "cli_options", "cli_output", "cli_json", "pipeline", "answers", "frameworks", "prompts", "citations", "llama", "ingest", "view",
+    "cli", "cli_options", "cli_output", "cli_json", "pipeline", "answers", "frameworks", "prompts", "citations", "llama", "ingest", "records", "view",
     "maintenance", "corpus", "vectorizing", "drafts", "ranking", "embedding", "engines", "vectors",
     "filters", "conditions", "access", "chunks", "settings", "defaults",
     "errors",
