@@ -14,7 +14,7 @@ PACKAGE = "fiscal_rag_plugin"
 # From the top; a module may import what stands below it.
 LAYERS = [
     "cli", "cli_operator", "cli_app", "cli_options", "cli_output", "cli_json", "pipeline", "answers",
-    "frameworks", "prompts", "citations", "llama", "ingest", "view", "maintenance", "streaming",
+    "frameworks", "prompts", "citations", "llama", "ingest", "records", "view", "maintenance", "streaming",
     "corpus", "retrieval", "vectorizing", "drafts", "ranking", "fusion", "embedding", "lexical", "engines",
     "vectors", "filters", "conditions", "access", "chunks", "settings", "defaults", "errors",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ REF_KEY = "fiscal:ref"
 FROM_KEY = "fiscal:from"
 TO_KEY = "fiscal:to"
 
-Projected: TypeAlias = "str | int | float | bool"
+Projected: TypeAlias = "str | int | float | bool | list[str]"
 
 _MAX_PROJECTED_CHARS = 1_000
 _EXACT_INT = 2**53
@@ -85,6 +85,10 @@ def _projectable(value: Any) -> Projected | None:
         return value
     if isinstance(value, str) and len(value) <= _MAX_PROJECTED_CHARS:
         return value
+    if isinstance(value, list):
+        # Chroma indexes lists of one type: the texts in it, which are what is looked for.
+        texts = [v for v in value if _in_lists(v)]
+        return texts or None
     return None
 
 
@@ -131,6 +135,11 @@ def _where_compare(condition: Compare) -> dict[str, Any] | None:
         return _join("$or", [_one_of(condition.key, list(values)) for values in _by_type(value)])
     if op == "eq" and not isinstance(value, tuple) and _pushable(value):
         return {condition.key: {"$eq": value}}
+    if op == "contains" and _in_lists(value):
+        return {condition.key: {"$contains": value}}
+    if op in ("any", "all") and isinstance(value, tuple) and value and all(_in_lists(v) for v in value):
+        parts = [{condition.key: {"$contains": v}} for v in value]
+        return _join("$or" if op == "any" else "$and", cast("list[dict[str, Any]]", parts))
     if op in RANGE_OPERATORS and _is_plain_number(value):
         return _where_range(condition.key, op, cast("float", value))
     return None
@@ -155,6 +164,10 @@ def _by_type(values: tuple[Any, ...]) -> list[list[Any]]:
     for value in values:
         groups.setdefault(type(value), []).append(value)
     return list(groups.values())
+
+
+def _in_lists(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_PROJECTED_CHARS
 
 
 def _pushable(value: Any) -> bool:

@@ -1,0 +1,165 @@
+"""ProcessedRecordStore: canonical records by record id and by chunk id."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+from ..chunks import PRIVATE, copy_json
+from ..engines.base import ANYTHING, Condition, Record
+from ..filters import parse_filter
+from .canonical import RecordJson, chunk_id_of, record_type
+from .drafts import hydrated
+from .lines import OnProblem, Problems, of_batch, of_file
+from .store import ChromaRecordStore
+
+logger = logging.getLogger(__name__)
+
+
+class Shelf(Protocol):
+    """Where canonical records stand."""
+
+    def put(self, records: Sequence[RecordJson]) -> int:
+        """Add records, replacing those of the same id; returns how many."""
+        ...
+
+    def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
+        """Every record of each id, the one that counts first."""
+        ...
+
+    def by_chunk(self, chunk_id: str) -> RecordJson | None: ...
+
+    def ids(self) -> list[str]: ...
+
+
+class ProcessedRecordStore:
+    """Hydrates record ids and chunk ids into canonical records.
+
+    On an ``index`` it reads what that store holds, within its access, whichever process wrote it,
+    and adds through it. Without one it is a collection in memory that belongs to its maker.
+    """
+
+    def __init__(
+        self, jsonl_paths: Iterable[str | Path] | None = None, *, index: ChromaRecordStore | None = None
+    ) -> None:
+        self._shelf: Shelf = InMemory() if index is None else InIndex(index)
+        for path in jsonl_paths or ():
+            self.add_jsonl(path)
+
+    def __len__(self) -> int:
+        return len(self._shelf.ids())
+
+    def add_jsonl(self, jsonl_path: str | Path, *, on_problem: OnProblem | None = None) -> int:
+        """Add a file's records, replacing those with the same id; returns how many.
+
+        A bad line is skipped and reported with its number.
+
+        Raises:
+            IngestError: the file cannot be read.
+        """
+        path = Path(jsonl_path)
+        problems = Problems(f"{path.name}, line", on_problem)
+        records = {str(record["record_id"]): record for _, record in of_file(path, problems)}
+        added = self._shelf.put(list(records.values()))
+        problems.log_total()
+        return added
+
+    def add_record(self, rec: object, *, on_problem: OnProblem | None = None) -> bool:
+        """Add one record, replacing one with the same id; False when it is malformed."""
+        records = [record for _, record in of_batch([rec], Problems("record", on_problem))]
+        return self._shelf.put(records) == 1
+
+    def get(self, record_id: str) -> RecordJson | None:
+        """The canonical record, None when there is none within access."""
+        return next(iter(self.versions([record_id]).get(record_id, [])), None)
+
+    def get_by_chunk_id(self, chunk_id: str) -> RecordJson | None:
+        """The record of ``provenance.chunk_id``, None when there is none within access."""
+        return self._shelf.by_chunk(chunk_id)
+
+    def get_many(self, record_ids: Sequence[str]) -> list[RecordJson]:
+        """The records in the order of the ids, repeats included; missing ones are logged."""
+        found = self._shelf.versions(record_ids)
+        missing = [id for id in record_ids if not found.get(id)]
+        if missing:
+            logger.warning("%d records are missing, the first is %.80r", len(missing), missing[0])
+        return [_copy(found[id][0]) for id in record_ids if found.get(id)]
+
+    def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
+        """Every record of each id within access: of a session and public, or of two types."""
+        found = self._shelf.versions(record_ids)
+        return {id: [_copy(record) for record in records] for id, records in found.items()}
+
+    def all_record_ids(self) -> list[str]:
+        return self._shelf.ids()
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self._records: dict[str, RecordJson] = {}
+        self._by_chunk: dict[str, str] = {}
+
+    def put(self, records: Sequence[RecordJson]) -> int:
+        for record in records:
+            id = str(record["record_id"])
+            before = self._records.get(id)
+            old_chunk = None if before is None else chunk_id_of(before)
+            if old_chunk is not None and self._by_chunk.get(old_chunk) == id:
+                del self._by_chunk[old_chunk]
+            self._records[id] = record
+            if (chunk := chunk_id_of(record)) is not None:
+                self._by_chunk[chunk] = id
+        return len(records)
+
+    def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
+        return {id: [self._records[id]] for id in record_ids if id in self._records}
+
+    def by_chunk(self, chunk_id: str) -> RecordJson | None:
+        id = self._by_chunk.get(chunk_id)
+        return None if id is None else _copy(self._records[id])
+
+    def ids(self) -> list[str]:
+        return list(self._records)
+
+
+class InIndex:
+    """Types in order of their names; of one id, a session's record comes before the public one."""
+
+    def __init__(self, store: ChromaRecordStore) -> None:
+        self._store = store
+
+    def put(self, records: Sequence[RecordJson]) -> int:
+        by_type: dict[str, list[RecordJson]] = {}
+        for record in records:
+            by_type.setdefault(record_type(record["doc_type"]), []).append(record)
+        return sum(self._store.upsert_records(part) for part in by_type.values())
+
+    def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
+        stored: list[Record] = []
+        for doc_type in self._store.doc_types():
+            stored += self._store.load_collection(doc_type).get(record_ids)
+        stored.sort(key=lambda record: record.scope != PRIVATE)
+        found: dict[str, list[RecordJson]] = {}
+        for row in stored:
+            if (record := hydrated(row)) is not None:
+                found.setdefault(row.id, []).append(record)
+        return found
+
+    def by_chunk(self, chunk_id: str) -> RecordJson | None:
+        rows = self._scan(Condition(parse_filter({"chunk_id": chunk_id})))
+        own_first = sorted(rows, key=lambda record: record.scope != PRIVATE)
+        return next((record for row in own_first if (record := hydrated(row)) is not None), None)
+
+    def ids(self) -> list[str]:
+        return list(dict.fromkeys(row.id for row in self._scan(ANYTHING)))
+
+    def _scan(self, condition: Condition) -> Iterator[Record]:
+        for doc_type in self._store.doc_types():
+            yield from self._store.load_collection(doc_type).scan(condition)
+
+
+def _copy(record: RecordJson) -> RecordJson:
+    """What a caller does with an answer must not change the store."""
+    return cast("RecordJson", copy_json(record, "the record"))

@@ -1,0 +1,52 @@
+"""The one place where a question to records becomes a SearchQuery, and a hit an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.documents import Document
+
+from ..engines.base import Condition, Hit
+from ..errors import InvalidQueryError
+from ..filters import parse_filter
+from ..ranking import SearchQuery, check_parameters
+from .filters import record_where
+
+DEFAULT_MODE = "hybrid"
+"""What a store asks in when nobody says otherwise."""
+DEFAULT_HYBRID_WEIGHT = 0.5
+
+
+def record_query(
+    text: str, *, top_k: int, filter_meta: Mapping[str, Any] | None, mode: str, hybrid_weight: float
+) -> SearchQuery:
+    """A question to one collection, every parameter checked.
+
+    ``hybrid_weight`` in [0, 1] is the dense part of mode hybrid; the other modes have no two parts.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidQueryError("query_text must be a non-blank str")
+    condition = Condition(parse_filter(record_where(filter_meta)))
+    query = SearchQuery(text=text, top_k=top_k, mode=mode, condition=condition, hybrid_weight=hybrid_weight)
+    check_parameters(query)
+    return query
+
+
+def score_of(hit: Hit) -> float:
+    """What the order of a mode is made of: the fused value in hybrid, BM25 in sparse, else the cosine."""
+    if hit.rrf is not None:
+        return hit.rrf
+    return hit.similarity if hit.bm25 is None else hit.bm25
+
+
+def document_of(hit: Hit) -> Document:
+    """A LangChain document: the record's text and index metadata, with ``_score``,
+    ``_similarity`` (the cosine) and ``_bm25_available`` (whether words were searched)."""
+    metadata = {
+        **hit.record.flat(),
+        "_score": score_of(hit),
+        "_similarity": hit.score,
+        "_bm25_available": hit.bm25 is not None,
+    }
+    return Document(id=hit.record.id, page_content=hit.record.text, metadata=metadata)
