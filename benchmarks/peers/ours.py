@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from .base import ENGINE, LANG, LLAMA, TOP_K, Ask
 
 COLLECTION = "bench"
 # A retriever that is asked with a vector of no known model says so each time.
-logging.getLogger("fiscal_rag_plugin").setLevel(logging.ERROR)
 
 
 class Fixed:
