@@ -21,7 +21,8 @@ from rich.table import Table
 
 from fiscal_rag_plugin.engines.base import Condition, Record
 from fiscal_rag_plugin.filters import parse_filter
-from fiscal_rag_plugin.lexical import Bag, LexicalIndex, Row, analyse, facet_query, question_tokens, scores
+from fiscal_rag_plugin.lexical import Bag, analyse, facet_query, question_tokens, scores
+from fiscal_rag_plugin.lexical.index import LexicalIndex, Row
 from fiscal_rag_plugin.lexical.words import STOP_WORDS
 
 SEED = 20261130

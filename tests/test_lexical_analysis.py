@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fiscal_rag_plugin.lexical import analyse, question_tokens
-from fiscal_rag_plugin.lexical.words import MAX_TOKEN_CHARS, stem
+from fiscal_rag_plugin.lexical import analyse, analysis, question_tokens
+from fiscal_rag_plugin.lexical.words import MAX_TOKEN_CHARS, fold, stem
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,24 @@ def test_stems_are_the_same_in_every_thread() -> None:
     stem.cache_clear()
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(stem, words)) == expected
+
+
+_PIECES = (
+    "artículo art. arts. Artículos 90 90. 90.1 20.Uno.9º 9.º 163 quaterdecies bis, y e a al 91, 21 % %. por ciento "
+    "cien modelo modelos 303 casilla [0505] [ 0505 ] ley 37/1992 37/92 rd V 1234-21 V1234-21 n.º - / ( ) gastos, "
+    "(deducibles) el uno no I.V.A. y/o 1.500,50 12.345.678-Z á"
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(_PIECES.split()), max_size=30), st.sampled_from([" ", "\n", "\u00a0", " \t "])
+)
+@example(["artículo", "y", "su", "90"], " ")
+@example(["21", "(", "%", "gastos,", "%"], " ")
+def test_a_text_read_word_by_word_has_the_tokens_of_one_read_whole(pieces: list[str], space: str) -> None:
+    whole = analysis._Reader(fold(" ".join(pieces))).tokens()
+    assert analyse(space.join(pieces)) == whole
 
 
 @settings(deadline=None)

@@ -11,8 +11,9 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fiscal_rag_plugin.lexical import Bag, LexicalIndex, Row, Statistics, analyse, scores
+from fiscal_rag_plugin.lexical import Bag, Statistics, analyse, scores
 from fiscal_rag_plugin.lexical.bm25 import quantised
+from fiscal_rag_plugin.lexical.index import LexicalIndex, Row
 
 WORDS = st.sampled_from(["iva", "renta", "cuota", "tipo", "base", "bien"])
 TEXTS = st.lists(st.lists(WORDS, min_size=1, max_size=60), min_size=1, max_size=12)

@@ -25,16 +25,8 @@ from fiscal_rag_plugin.errors import (
     StoreClosedError,
 )
 from fiscal_rag_plugin.filters import parse_filter
-from fiscal_rag_plugin.lexical import (
-    Bag,
-    LexicalIndex,
-    Row,
-    Statistics,
-    analyse,
-    facet_query,
-    question_tokens,
-    scores,
-)
+from fiscal_rag_plugin.lexical import Bag, Statistics, analyse, facet_query, question_tokens, scores
+from fiscal_rag_plugin.lexical.index import LexicalIndex, Row
 from tests.processes import run_python
 
 TEXTS = [
@@ -347,7 +339,7 @@ def test_a_reader_sees_another_process_after_a_reload(index: LexicalIndex, tmp_p
     before = reader.snapshot()
     written = run_python(
         f"""
-        from fiscal_rag_plugin.lexical import LexicalIndex, Row
+        from fiscal_rag_plugin.lexical.index import LexicalIndex, Row
         index = LexicalIndex({str(tmp_path / "lexical")!r})
         index.add([Row("9", "IVA del comercio")])
         index.delete(["0"])
@@ -366,7 +358,7 @@ def test_a_reader_sees_another_process_after_a_reload(index: LexicalIndex, tmp_p
 def killed_while_writing(directory: Path) -> None:
     """A process that commits 50 texts, writes 5,000 more, and is killed before their commit."""
     code = f"""
-    from fiscal_rag_plugin.lexical import LexicalIndex, Row
+    from fiscal_rag_plugin.lexical.index import LexicalIndex, Row
     index = LexicalIndex({str(directory)!r})
     index.add(Row(f"a{{i}}", "IVA acknowledged") for i in range(50))
     index.commit("acknowledged")

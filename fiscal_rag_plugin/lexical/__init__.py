@@ -3,12 +3,10 @@
 from .analysis import ANALYSIS_VERSION, analyse, question_tokens
 from .bm25 import Bag, Statistics, scores
 from .facets import facet_query, facets
-from .index import LexicalIndex, Row
 from .search import LexicalSearch
-from .snapshot import Snapshot
 from .texts import Texts
 
 __all__ = [
-    "ANALYSIS_VERSION", "Bag", "LexicalIndex", "LexicalSearch", "Row", "Snapshot", "Statistics", "Texts",
+    "ANALYSIS_VERSION", "Bag", "LexicalSearch", "Statistics", "Texts",
     "analyse", "facet_query", "facets", "question_tokens", "scores",
 ]  # fmt: skip

@@ -10,15 +10,29 @@ import re
 from functools import lru_cache
 from importlib.metadata import version
 
-from .references import CONNECTORS, KEYWORDS, PERCENT, SUFFIX, Keyword, acronym, percentage, reference
+from .references import (
+    CONNECTORS,
+    KEYWORDS,
+    LATIN,
+    PERCENT,
+    SUFFIX,
+    Keyword,
+    acronym,
+    percentage,
+    reference,
+)
 from .words import MAX_TOKEN_CHARS, STOP_WORDS, fold, stem
 
-ANALYSIS_VERSION = f"1/snowball-{version('snowballstemmer')}"
+ANALYSIS_VERSION = f"2/snowball-{version('snowballstemmer')}"
 """Stored with an index; tokens of another version do not match, and the index is rebuilt."""
 MAX_QUESTION_TOKENS = 256
 """A question's tokens beyond the first 256 different ones are not searched."""
 
 _RUN = re.compile(r"(?:articulos?|arts?|modelos?|mod|casillas?)(?=[.\-]?[0-9])|[^\W_]+(?:[./,\-][^\W_]+)*")
+_ALONE = re.compile(r"[\W_]*([^\W_]*)[\W_]*")
+_WITH_NUMBER = frozenset([*LATIN.split(), "ciento", "cien"])
+"""Words that belong to the number before them: 90 bis, 21 por ciento."""
+_MAX_REMEMBERED = 200_000
 _SENTENCE, _INNER = re.compile("[.,]"), re.compile("[/-]")
 _BEFORE_FIRST = frozenset(" \t\r\n.:-[(")
 _BEFORE_NEXT = frozenset(" \t\r\n,-/[]")
@@ -34,7 +48,30 @@ def analyse(text: str) -> list[str]:
     ``art:20.uno``, ``art:20.uno.9`` and ``20.uno.9``. Numbers, rulings (``v1234-21``), laws
     (``37/1992``) and tax ids are tokens as they are.
     """
-    return _Reader(fold(text)).tokens()
+    words = text.split()
+    values = list(map(_WORDS.__getitem__, words))
+    if None not in values:
+        return list(filter(None, values))
+    tokens: list[str] = []
+    at = 0
+    while at < len(values):
+        special = _index(values, at)
+        tokens += filter(None, values[at:special])
+        at = special
+        # Nothing that is said in between ends a reference.
+        while at < len(values) and not values[at]:
+            at += 1
+        end = at
+        while values[end - 1] == "":
+            end -= 1
+        tokens += _reference(" ".join(words[special:end]))
+    return tokens
+
+
+@lru_cache(maxsize=65_536)
+def _reference(written: str) -> list[str]:
+    """The tokens of words that are read together."""
+    return _Reader(fold(written)).tokens()
 
 
 def question_tokens(text: str) -> list[str]:
@@ -42,12 +79,39 @@ def question_tokens(text: str) -> list[str]:
     return list(dict.fromkeys(analyse(text)))[:MAX_QUESTION_TOKENS]
 
 
-@lru_cache(maxsize=131_072)
 def _plain(run: str) -> str | None:
     """The stem of a word, "" for one that says nothing, None for what has to be read closer."""
     if not run.isalpha() or run in KEYWORDS:
         return None
     return "" if run in STOP_WORDS else stem(run)
+
+
+class _Words(dict[str, "str | None"]):
+    """What :func:`_plain` says of a word as it is written, with the marks around it."""
+
+    def __missing__(self, written: str) -> str | None:
+        alone = _ALONE.fullmatch(fold(written))
+        token: str | None = None
+        if alone is not None and (alone[1] or "%" not in written):
+            run = alone[1]
+            whole = len(run) <= MAX_TOKEN_CHARS and run not in _WITH_NUMBER
+            token = _plain(run) if whole else None
+        if len(written) <= MAX_TOKEN_CHARS:
+            if len(self) >= _MAX_REMEMBERED:
+                self.clear()
+            self[written] = token
+        return token
+
+
+_WORDS = _Words()
+
+
+def _index(values: list[str | None], start: int) -> int:
+    """Where the next word is that has to be read closer; the end when there is none."""
+    try:
+        return values.index(None, start)
+    except ValueError:
+        return len(values)
 
 
 class _Reader:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_LATIN = (
+LATIN = (
     "bis ter quater quinquies sexies septies octies nonies decies undecies unodecies duodecies terdecies "
     "quaterdecies quindecies quinquiesdecies sexdecies septendecies octodecies vicies"
-).replace(" ", "|")
+)
+_LATIN = LATIN.replace(" ", "|")
 _ORDINALS = "uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|trece|catorce|quince"
 _PART = f"(?:[0-9]+|[a-z]|{_ORDINALS}|{_LATIN})"
 

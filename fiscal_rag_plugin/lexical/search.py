@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..access import Access
 from ..chunks import PRIVATE, PUBLIC
@@ -17,8 +17,10 @@ from ..vectors import Vector, similarities
 from .analysis import ANALYSIS_VERSION, analyse
 from .bm25 import Bag, Statistics, scores
 from .facets import facet_query
-from .snapshot import Snapshot
 from .texts import Texts, searchable
+
+if TYPE_CHECKING:
+    from .snapshot import Snapshot
 
 T = TypeVar("T")
 _BYTES_OF_A_TOKEN = 100

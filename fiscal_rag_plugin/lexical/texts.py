@@ -6,13 +6,16 @@ import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..engines.base import Record
 from ..engines.chroma_rows import PAGE, PublicView
 from ..engines.database import Database
 from .analysis import ANALYSIS_VERSION
-from .index import LexicalIndex, Row
-from .snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from .index import LexicalIndex
+    from .snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class Texts:
     def _opened(self) -> LexicalIndex:
         """Opened at its first use: an index that nobody searches costs no start-up."""
         if self._index is None:
+            from .index import LexicalIndex  # and tantivy
+
             self._index = LexicalIndex(self._path)
             self._loaded = None
         return self._index
@@ -90,6 +95,8 @@ class Texts:
 
         To be called while nobody else reads or writes.
         """
+        from .index import Row
+
         if self._is_complete():
             wanted = self._noted()
         else:

@@ -6,8 +6,6 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from snowballstemmer.spanish_stemmer import SpanishStemmer
-
 MAX_TOKEN_CHARS = 64
 """Longer runs are cut there: they are encoded data, and an index limits its terms."""
 
@@ -63,6 +61,9 @@ def stem(word: str) -> str:
     word = _LIKE_SINGULAR.get(word, word)
     if word.endswith("mos"):
         word = word[:-1]  # taken for "we lend" otherwise
+    # Here: it brings the stemmers of thirty languages, and most processes only read vectors.
+    from snowballstemmer.spanish_stemmer import SpanishStemmer
+
     # A stemmer holds the word it works on: one for all threads would mix them.
     found = str(SpanishStemmer().stemWord(word))
     if found + "es" == word:
