@@ -108,6 +108,20 @@ def test_importing_the_plugin_loads_nothing_heavy() -> None:
     assert (loaded.returncode, loaded.stdout.strip()) == (0, ""), loaded.stderr
 
 
+def test_a_store_that_only_answers_vectors_loads_no_reader_and_no_word_index(tmp_path: Path) -> None:
+    loaded = run_python(
+        "import sys\n"
+        "from fiscal_rag_plugin import FiscalVectorStore\n"
+        "from llama_index.core.schema import TextNode\n"
+        "from llama_index.core.vector_stores.types import VectorStoreQuery\n"
+        f"with FiscalVectorStore.from_params({str(tmp_path / 'db')!r}) as store:\n"
+        "    store.add([TextNode(id_='n', text='t', embedding=[1.0, 0.0], metadata={'source_scope': 'public'})])\n"
+        "    assert store.query(VectorStoreQuery(query_embedding=[1.0, 0.0])).ids == ['n']\n"
+        "print(*sorted({'lxml', 'pypdfium2', 'snowballstemmer', 'tantivy'} & set(sys.modules)))"
+    )
+    assert (loaded.returncode, loaded.stdout.strip()) == (0, ""), loaded.stderr
+
+
 def test_importing_the_langchain_adapter_does_not_load_llama_index() -> None:
     loaded = run_python(
         "import sys, langchain_fiscal_rag\nprint(*sorted({'llama_index', 'chromadb', 'torch'} & set(sys.modules)))"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SCAN_AT_ONCE = 20_000
-WRITE_AT_ONCE = 500
+WRITE_AT_ONCE = 1_000
 
 
 class ChromaEngine:

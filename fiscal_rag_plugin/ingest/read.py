@@ -7,14 +7,10 @@ from pathlib import Path
 
 from fiscal_rag_plugin.errors import IngestError
 
-from .boe_html import is_boe_page, read_boe_page
-from .boe_xml import is_boe_xml, read_boe_xml
 from .files import SIDECAR_SUFFIX, SUPPORTED_SUFFIXES, decode_markup, decode_text
-from .html import parse_html, read_html
 from .jsonl import read_jsonl
 from .markdown import read_markdown
 from .metadata import Declared, parse_yaml, split_metadata
-from .pdf import read_pdf
 from .source import ReadResult, Source
 from .text import read_text
 
@@ -52,22 +48,17 @@ def _read(path: Path, doc_id: str) -> ReadResult:
     if suffix == ".jsonl":
         return read_jsonl(data, doc_id)
     if suffix == ".pdf":
+        from .pdf import read_pdf  # here, and markup below: libraries of 7 MB that most files need not
+
         return ReadResult((read_pdf(data, doc_id),))
     if suffix in (".md", ".markdown", ".txt"):
         text = decode_text(data, doc_id)
         if not text.strip():
             raise IngestError(f"{doc_id}: the file is blank")
         return ReadResult((read_text(text, doc_id) if suffix == ".txt" else read_markdown(text, doc_id),))
-    return ReadResult((_read_markup(decode_markup(data, doc_id), doc_id, suffix),))
+    from .markup import read_markup
 
-
-def _read_markup(markup: str, doc_id: str, suffix: str) -> Source:
-    if is_boe_xml(markup):
-        return read_boe_xml(markup, doc_id)
-    if suffix == ".xml":
-        raise IngestError(f"{doc_id}: XML is read only when it is the BOE's open data (bloque, version)")
-    root = parse_html(markup, doc_id)
-    return read_boe_page(root, doc_id) if is_boe_page(root) else read_html(root, doc_id)
+    return ReadResult((read_markup(decode_markup(data, doc_id), doc_id, suffix),))
 
 
 def _bytes(path: Path, where: str) -> bytes:
