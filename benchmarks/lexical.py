@@ -1,10 +1,8 @@
 """Speed of the lexical index: 100,000 chunks, questions of five words, with a filter and without.
 
-    python benchmarks/lexical.py [--n 100000] [--dir KEEP]
+    python -m benchmarks.lexical [--n 100000] [--dir KEEP]
 
-Half of the words of a chunk are function words. The others follow the law of Zipf and Mandelbrot
-over 50,000 made-up words with the endings of Spanish: the commonest is in a third of the chunks, as
-"impuesto" is. A quarter of the chunks is of each tax.
+A quarter of the chunks is of each tax.
 """
 
 from __future__ import annotations
@@ -23,13 +21,9 @@ from fiscal_rag_plugin.engines.base import Condition, Record
 from fiscal_rag_plugin.filters import parse_filter
 from fiscal_rag_plugin.lexical import Bag, analyse, facet_query, question_tokens, scores
 from fiscal_rag_plugin.lexical.index import LexicalIndex, Row
-from fiscal_rag_plugin.lexical.words import STOP_WORDS
 
-SEED = 20261130
-VOCABULARY = 50_000
-WORDS = 180
-SYLLABLES = tuple(a + b for a in "bcdfglmnprstv" for b in "aeio")
-ENDINGS = ["ción", "ciones", "miento", "ble", "bles", "dor", "ar", "ado", "ada", "o", "os", "a", "as"]
+from .prose import SEED, draw, prose
+
 TAXES = ("IVA", "IRPF", "IS", "LGT")
 TOP_K = 8
 
@@ -37,25 +31,8 @@ TOP_K = 8
 def texts(n: int) -> tuple[list[str], list[str]]:
     """n chunks of 180 words, and 200 questions of five words drawn from the same law."""
     generator = np.random.default_rng(SEED)
-    words = [
-        "".join(generator.choice(SYLLABLES, size=generator.integers(1, 4))) + str(generator.choice(ENDINGS))
-        for _ in range(VOCABULARY)
-    ]
-    shares = 1 / (np.arange(VOCABULARY) + 30.0)
-    shares /= shares.sum()
-
-    function_words = sorted(STOP_WORDS)
-
-    def draw(size: int) -> list[str]:
-        return [words[i] for i in generator.choice(VOCABULARY, size=size, p=shares)]
-
-    def prose() -> str:
-        between = generator.integers(len(function_words), size=WORDS // 2)
-        pairs = zip((function_words[i] for i in between), draw(WORDS // 2), strict=True)
-        return " ".join(word for pair in pairs for word in pair)
-
-    chunks = [f"Artículo {i % 300} de la Ley {i % 40}/1992. {prose()}" for i in range(n)]
-    return chunks, [" ".join(draw(5)) for _ in range(200)]
+    chunks = [f"Artículo {i % 300} de la Ley {i % 40}/1992. {t}" for i, t in enumerate(prose(generator, n))]
+    return chunks, [" ".join(draw(generator, 5)) for _ in range(200)]
 
 
 def record(i: int, text: str) -> Record:

@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from . import probe
-from .data import SESSION_CHUNKS, Rows, private_rows
+from .data import SESSION_CHUNKS, private_rows
 from .filling import Said
 from .peers.ours import Ours
 from .results import Figure
@@ -46,10 +47,10 @@ def _upload(copy: Path, n: int, uploads: int) -> tuple[list[float], int]:
         if not writer.stdout.readline():
             raise RuntimeError("the process that ingests public text failed")
         ours = Ours(copy)
-        vectors = private_rows().vectors[:SESSION_CHUNKS]
+        upload = private_rows().part(0, SESSION_CHUNKS)
         seconds = []
         for number in range(uploads):
-            rows = Rows([f"U{number}"] * SESSION_CHUNKS, range(SESSION_CHUNKS), vectors)
+            rows = replace(upload, sessions=[f"U{number}"] * SESSION_CHUNKS)
             started = time.perf_counter()
             ours.write(rows)
             seconds.append(time.perf_counter() - started)

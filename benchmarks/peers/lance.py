@@ -10,7 +10,7 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 
-from ..data import DIMENSION, TEXT, Extra, Rows
+from ..data import DIMENSION, Extra, Rows
 from .base import TOP_K, Ask
 
 TABLE = "chunks"
@@ -51,7 +51,7 @@ class Lance:
             for field in SCHEMA
             if field.name not in ("vector", "text")
         }
-        columns["text"] = [f"{TEXT}{i}" for i in rows.numbers]
+        columns["text"] = list(rows.texts)
         columns["vector"] = pa.FixedSizeListArray.from_arrays(
             pa.array(rows.vectors.reshape(-1), type=pa.float32()), DIMENSION
         )

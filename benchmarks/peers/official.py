@@ -18,7 +18,7 @@ from llama_index.core.vector_stores.types import (
 )
 from llama_index.vector_stores.chroma import ChromaVectorStore
 
-from ..data import TEXT, Extra, Rows
+from ..data import Extra, Rows
 from .base import TOP_K, Ask
 from .raw import open_collection
 
@@ -39,8 +39,8 @@ class Official:
     def write(self, rows: Rows) -> None:
         self._store.add(
             [
-                TextNode(id_=id, text=f"{TEXT}{i}", embedding=v.tolist(), metadata=m)
-                for id, i, v, m in zip(rows.ids, rows.numbers, rows.vectors, rows.metadata, strict=True)
+                TextNode(id_=id, text=text, embedding=v.tolist(), metadata=m)
+                for id, text, v, m in zip(rows.ids, rows.texts, rows.vectors, rows.metadata, strict=True)
             ]
         )
 

@@ -11,7 +11,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from fiscal_rag_plugin import Access, Chunk, ChunkMetadata, FiscalVectorStore, get_retriever
 
-from ..data import TEXT, Extra, Rows
+from ..data import Extra, Rows
 from .base import ENGINE, LANG, LLAMA, TOP_K, Ask
 
 COLLECTION = "bench"
@@ -80,8 +80,8 @@ class Ours:
 
 def chunks(rows: Rows) -> list[Chunk]:
     return [
-        Chunk(f"{TEXT}{i}", f"{i}", ChunkMetadata(**row), 0, len(TEXT))
-        for i, row in zip(rows.numbers, rows.metadata, strict=True)
+        Chunk(text, text, ChunkMetadata(**row), 0, len(text))
+        for text, row in zip(rows.texts, rows.metadata, strict=True)
     ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import psycopg
 
-from ..data import DIMENSION, TEXT, Extra, Rows
+from ..data import DIMENSION, Extra, Rows
 from .base import TOP_K, Ask
 from .postgres import Server
 
@@ -55,8 +55,8 @@ class PgVector:
     def write(self, rows: Rows) -> None:
         columns = ", ".join(("text", *COLUMNS, "embedding"))
         with self._connection.cursor().copy(f"COPY chunks ({columns}) FROM STDIN") as copy:
-            for i, vector, row in zip(rows.numbers, rows.vectors, rows.metadata, strict=True):
-                copy.write_row((f"{TEXT}{i}", *(row.get(name) for name in COLUMNS), literal(vector)))
+            for text, vector, row in zip(rows.texts, rows.vectors, rows.metadata, strict=True):
+                copy.write_row((text, *(row.get(name) for name in COLUMNS), literal(vector)))
 
     def finish(self) -> None:
         for statement in INDEXES.split(";"):

@@ -23,7 +23,7 @@ from qdrant_edge import (
     UpdateOperation,
 )
 
-from ..data import DIMENSION, TEXT, Extra, Rows
+from ..data import DIMENSION, Extra, Rows
 from .base import TOP_K, Ask
 
 INDEXED = ("source_scope", "session_id", "tax", "section_path")
@@ -47,8 +47,10 @@ class QdrantEdge:
 
     def write(self, rows: Rows) -> None:
         points = [
-            Point(i, vector.tolist(), {**row, "text": f"{TEXT}{i}"})
-            for i, vector, row in zip(rows.numbers, rows.vectors, rows.metadata, strict=True)
+            Point(i, vector.tolist(), {**row, "text": text})
+            for i, text, vector, row in zip(
+                rows.numbers, rows.texts, rows.vectors, rows.metadata, strict=True
+            )
         ]
         self._shard.update(UpdateOperation.upsert_points(points))
 

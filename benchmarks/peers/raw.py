@@ -10,7 +10,7 @@ import chromadb
 import numpy as np
 from chromadb.config import Settings
 
-from ..data import TEXT, Extra, Rows
+from ..data import Extra, Rows
 from .base import RAW, TOP_K, Ask
 
 COLLECTION = "bench"
@@ -35,7 +35,7 @@ class Raw:
         self.collection.add(
             ids=rows.ids,
             embeddings=rows.vectors,
-            documents=[f"{TEXT}{i}" for i in rows.numbers],
+            documents=list(rows.texts),
             metadatas=rows.metadata,
         )
 
