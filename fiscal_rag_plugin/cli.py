@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from . import cli_evaluate as cli_evaluate
 from . import cli_json, errors
 from . import cli_operator as cli_operator
 from . import cli_options as option
@@ -168,7 +169,7 @@ def main() -> NoReturn:
     except errors.FiscalRagError as error:
         output.complain(str(error))
         code = USAGE if isinstance(error, _USAGE_ERRORS) else FAILED
-        code = BAD_DATA if isinstance(error, errors.IngestError) else code
+        code = BAD_DATA if isinstance(error, (errors.IngestError, errors.EvaluationError)) else code
     except BrokenPipeError:
         # The reader (head, less) has what it wanted. Typer and Rich end the same way, with the same
         # code, when the pipe breaks inside a print; Python would complain once more at exit.

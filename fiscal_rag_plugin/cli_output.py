@@ -54,7 +54,7 @@ def clean(text: str) -> str:
     )
 
 
-def _print_table(table: Table) -> None:
+def print_table(table: Table) -> None:
     if out.is_terminal:
         out.print(table)
         return
@@ -158,7 +158,7 @@ def print_result(
         similarity = Text(_number(hit.score, 4), style="cyan")
         found.add_row(Text(f"{rank}.", style="bold"), similarity, _place(hit))
         found.add_row("", "", Text(short + "\n", style="dim"))
-    _print_table(found)
+    print_table(found)
     if not result.hits:
         out.print("No passage found within this access.")
     if result.cut:
@@ -183,7 +183,7 @@ def _print_candidates(candidates: Sequence[Explained]) -> None:
         ranks = f"{hit.dense_rank or '-'}+{hit.lexical_rank or '-'}"
         by_words = [_number(hit.bm25, 2), ranks, _number(hit.rrf, 5)] if words else []
         table.add_row(_number(hit.score, 4), *by_words, decision, _place(hit))
-    _print_table(table)
+    print_table(table)
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -237,7 +237,7 @@ def print_documents(documents: Sequence[DocumentInfo], *, as_json: bool) -> None
         table.add_column(name, justify=side, overflow="fold")  # a cut id could not be pasted
     for row in zip(*columns.values(), strict=True):
         table.add_row(*(Text(clean(cell)) for cell in row))
-    _print_table(table)
+    print_table(table)
     out.print(f"{len(documents)} documents, {sum(d.chunks for d in documents)} chunks", style="dim")
 
 
@@ -259,7 +259,7 @@ def print_stats(found: Stats, *, as_json: bool) -> None:
     }  # fmt: skip
     for name, value in rows.items():
         table.add_row(Text(name, style="bold"), Text(str(value)))
-    _print_table(table)
+    print_table(table)
 
 
 def print_deleted(deleted: int, *, as_json: bool) -> None:

@@ -102,6 +102,10 @@ class IngestError(FiscalRagError, ValueError):
     """A source file cannot be read; the message names the file and the place in it."""
 
 
+class EvaluationError(FiscalRagError, ValueError):
+    """Labelled questions cannot be used: a malformed file, or judgements of another corpus."""
+
+
 class GenerationError(FiscalRagError, RuntimeError):
     """A language model returned no text, or an answer is read before it is complete."""
 

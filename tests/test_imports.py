@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "fiscal_rag_plugin"
 # From the top; a module may import what stands below it.
 LAYERS = [
-    "cli", "cli_operator", "cli_app", "cli_options", "cli_output", "cli_json", "pipeline", "answers",
-    "frameworks", "prompts", "citations", "llama", "ingest", "records", "view", "maintenance", "streaming",
+    "cli", "cli_operator", "cli_evaluate", "cli_app", "cli_options", "cli_output", "cli_json", "pipeline", "answers",
+    "frameworks", "prompts", "citations", "llama", "ingest", "evaluation", "records", "view", "maintenance", "streaming",
     "corpus", "retrieval", "vectorizing", "drafts", "ranking", "fusion", "embedding", "lexical", "engines",
     "vectors", "filters", "conditions", "access", "chunks", "settings", "defaults", "errors",
 ]  # fmt: skip
