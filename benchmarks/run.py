@@ -19,6 +19,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from rich.console import Console
 
@@ -27,6 +28,7 @@ from .aims import failures, growth_figures, query_figures
 from .cases import CASES, run_case
 from .concurrency import concurrency_figures
 from .filling import PRIVATE, fill
+from .hybrid import hybrid_figures
 from .oracle import check_plans
 from .peers.base import MODULES, TITLES, Peer, Unavailable, open_peer
 from .peers.ours import Ours
@@ -100,9 +102,10 @@ class Run:
                 self.results.rows += rows
                 show_case(self._console, rows)
             self.results.figures += query_figures(self.results, n)
+            self.say(f"n = {n:,}: words and vectors")
+            self.results.figures += hybrid_figures(cast("Ours", opened["ours"]), n, self._effort.questions)
             self.say(f"n = {n:,}: 16 clients at once")
-            ours, raw = opened["ours"], opened["raw"]
-            assert isinstance(ours, Ours)
+            ours, raw = cast("Ours", opened["ours"]), opened["raw"]
             count, rounds = self._effort.concurrent, self._effort.rounds
             self.results.figures += concurrency_figures(ours, raw, n, count, rounds)
         self.say(f"n = {n:,}: memory and start-up, in processes of their own")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from .access import Access
-from .engines.base import Found, Hit
+from .engines.base import Found, Key
 from .engines.embedded import EmbeddedEngine
 from .errors import StorageError
 from .fusion import fuse
@@ -28,12 +27,8 @@ def retrieve(
     """Candidates in the order of the query's mode; ``vector`` may be missing in mode "sparse" only."""
     if not query.needs_text:
         return _dense(engine, query, vector, access)
-    tokens = question_tokens(query.text or "")
     try:
-        if query.mode == "sparse":
-            hits = lexical.search(tokens, vector, query.top_k, access, query.condition)
-            return Found(_lexically_ranked(hits), "words")
-        return _hybrid(engine, lexical, query, tokens, vector, access)
+        return _with_words(engine, lexical, query, vector, access)
     except StorageError as error:
         if query.on_lexical_failure != "dense" or vector is None:
             raise
@@ -46,33 +41,39 @@ def _dense(engine: EmbeddedEngine, query: SearchQuery, vector: Vector | None, ac
     return engine.search(vector, query.candidates, access, query.condition)
 
 
-def _hybrid(
-    engine: EmbeddedEngine, lexical: LexicalSearch, query: SearchQuery, tokens: Sequence[str],
-    vector: Vector | None, access: Access,
+def _with_words(
+    engine: EmbeddedEngine, lexical: LexicalSearch, query: SearchQuery, vector: Vector | None,
+    access: Access,
 ) -> Found:  # fmt: skip
-    """Weighted reciprocal rank fusion, by key: two chunks with one text stay two."""
-    dense, plan = [], "none"
-    if query.hybrid_weight > 0:
-        found = _dense(engine, query, vector, access)
-        dense, plan = found.hits, found.plan
-    words: list[Hit] = []
-    if query.hybrid_weight < 1:
-        words = lexical.search(tokens, vector, query.lexical_k or query.candidates, access, query.condition)
-    hits = {hit.record.key: hit for hit in [*dense, *words]}
-    fused = fuse(
-        [hit.record.key for hit in dense],
-        [hit.record.key for hit in words],
-        query.hybrid_weight,
-        tie=lambda key: (key[2], key),
-    )[: query.top_k]
+    """Ranks first; only what is answered is read whole, and what must not be shown is ranked out."""
+    tokens = question_tokens(query.text or "")
+    weight = query.hybrid_weight if query.mode == "hybrid" else 0.0
+    refused: set[Key] = set()
+    while True:
+        dense: list[Key] = []
+        plan = "none"
+        if weight > 0:
+            assert vector is not None
+            dense, plan = engine.rank(vector, query.candidates, access, query.condition, refused)
+        words: dict[Key, float] = {}
+        if weight < 1:
+            depth = query.lexical_k or query.candidates
+            words = lexical.rank(tokens, depth, access, query.condition, refused)
+        # By key: two chunks with one text stay two.
+        fused = fuse(dense, list(words), weight, tie=lambda key: (key[2], key))[: query.top_k]
+        hits = engine.hits([f.key for f in fused], vector, access, query.condition)
+        if len(hits) == len(fused):
+            break
+        # Edited, or gone since: as if it had not been there. Where there is one there may be more.
+        ranked = {*dense, *words}
+        refused |= ranked - engine.hits(sorted(ranked), None, access, query.condition).keys()
+        refused |= {f.key for f in fused if f.key not in hits}
+    hybrid = query.mode == "hybrid"
     best = [
         replace(
-            hits[f.key], dense_rank=f.dense_rank, lexical_rank=f.lexical_rank, rrf=f.value,
+            hits[f.key], bm25=words.get(f.key), dense_rank=f.dense_rank, lexical_rank=f.lexical_rank,
+            rrf=f.value if hybrid else None,
         )
         for f in fused
     ]  # fmt: skip
-    return Found(lexical.scored(tokens, best), f"{plan}; words")
-
-
-def _lexically_ranked(hits: Sequence[Hit]) -> list[Hit]:
-    return [replace(hit, lexical_rank=rank) for rank, hit in enumerate(hits, 1)]
+    return Found(lexical.scored(tokens, best), f"{plan}; words" if hybrid else "words")

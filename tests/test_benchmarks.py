@@ -63,7 +63,7 @@ def test_a_run_has_a_figure_of_each_kind(results: Results) -> None:
     names = " | ".join(figure.name for figure in results.figures)
     for part in (
         "first ingest: our seconds", "authorized query over raw", "official integrations over ours",
-        "over the engine call", ALL_SESSIONS, "16 threads", "16 asyncio tasks", "block of the event loop",
+        "over the engine call", ALL_SESSIONS, "hybrid over dense query", "16 threads", "16 asyncio tasks", "block of the event loop",
         "peak memory of ours over raw", "start-up, open", "while another process ingests, p50",
     ):  # fmt: skip
         assert part in names

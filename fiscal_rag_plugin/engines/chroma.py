@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Collection as Collection_
 from contextlib import contextmanager
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..access import Access
 from ..chunks import PUBLIC
-from ..vectors import Matrix, Vector
-from .base import ANYTHING, Condition, Found, Key, Record, Swap, check_unmoved
+from ..vectors import Matrix, Vector, similarities
+from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap, check_unmoved
 from .blob import BLOB_KEY, REF_KEY, chroma_where, encode, project
 from .chroma_rows import PAGE, PublicView, Rows, TextIndex, decoded, open_rows
-from .chroma_search import Search
+from .chroma_search import Candidate, Search
 from .directory import Directory
 
 if TYPE_CHECKING:
@@ -204,6 +205,34 @@ class ChromaEngine:
         if condition.doc_ids == frozenset() or condition.ids == frozenset():
             return Found([], "empty")
         return self.read(lambda view: Search(view, vector, k, access, condition).run())
+
+    def candidates(
+        self, vector: Vector, k: int, access: Access, condition: Condition, refused: Collection_[str]
+    ) -> tuple[list[Candidate], str]:
+        """What :meth:`search` finds, and near-ties of the k-th, not read; and the plan."""
+        if condition.doc_ids == frozenset() or condition.ids == frozenset():
+            return [], "empty"
+        return self.read(lambda view: Search(view, vector, k, access, condition, refused).candidates())
+
+    def similarities(self, ids: Sequence[str], vector: Vector) -> dict[str, float]:
+        """Exact cosines of those of ``ids`` that exist."""
+        if not ids:
+            return {}
+        found, matrix = self.read(lambda view: view.vectors(ids, len(vector)))
+        return dict(zip(found, similarities(vector, matrix).tolist(), strict=True))
+
+    def hits(self, ids: Sequence[str], vector: Vector | None) -> dict[str, Hit]:
+        """Those of ``ids`` that count, whole, with their similarity; NaN without a vector."""
+
+        def look(view: PublicView) -> dict[str, Hit]:
+            records = view.records(ids)
+            if vector is None:
+                return {id: Hit(record, math.nan) for id, record in records.items()}
+            there, matrix = view.vectors(list(records), len(vector))
+            values = similarities(vector, matrix).tolist()
+            return {id: Hit(records[id], v, row) for id, v, row in zip(there, values, matrix, strict=True)}
+
+        return self.read(look) if ids else {}
 
     def unreadable(self, dimension: int | None) -> int:
         """How many rows have been edited, or have no vector of this dimension."""

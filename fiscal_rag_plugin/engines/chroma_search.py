@@ -7,7 +7,8 @@ cheaper way has failed: a ``where`` there takes time linear in the collection.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -32,40 +33,72 @@ SLACK = 2e-5
 """More than Chroma's distances, in float32, can differ from the similarity of the same vectors."""
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row that is permitted and matches, with its similarity: exact with a vector, else within SLACK."""
+
+    id: str
+    similarity: float
+    vector: Vector | None = None
+
+    @property
+    def order(self) -> tuple[float, str]:
+        return (-rounded(self.similarity), self.id)
+
+
 class Search:
-    """One query on one view of the public chunks."""
+    """One query on one view of the public chunks, in which ``refused`` ids do not count."""
 
     def __init__(
-        self, view: PublicView, vector: Vector, k: int, access: Access, condition: Condition
-    ) -> None:
+        self, view: PublicView, vector: Vector, k: int, access: Access, condition: Condition,
+        refused: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self._view = view
         self._vector = vector
         self._k = k
         self._access = access
         self._condition = condition
-        self._keeps: dict[str, bool] = {}
+        self._keeps: dict[str, bool] = dict.fromkeys(refused, False)
 
     def run(self) -> Found:
+        """The k best, read whole and scored from their vectors."""
+        while True:
+            candidates, plan = self._plan(scored=self._condition.is_empty)
+            records = self._view.rows.records([c.id for c in candidates])
+            refused = [c.id for c in candidates if not self._may_show(records.get(c.id))]
+            if not refused:
+                break
+            # An edited row is nobody's: its place goes to the next.
+            self._keeps.update(dict.fromkeys(refused, False))
+        hits = [Hit(records[c.id], c.similarity, c.vector) for c in self._exactly(candidates)]
+        return Found(sorted(hits, key=lambda hit: hit.order)[: self._k], plan)
+
+    def candidates(self) -> tuple[list[Candidate], str]:
+        """At least the k best, best first, and the plan; similarities within SLACK, rows not read."""
+        return self._plan(scored=False)
+
+    def _plan(self, *, scored: bool) -> tuple[list[Candidate], str]:
+        """``scored``: the nearest come with their vectors, which is slower for many than distances."""
         if self._condition.ids is not None:
-            return Found(self._exact(sorted(self._condition.ids)), "ids")
+            return self._exact(sorted(self._condition.ids)), "ids"
         if self._condition.is_empty:
-            return Found(self._nearest(self._k + MARGIN, MAX_CANDIDATES)[0], "nearest")
+            return self._nearest(self._k + MARGIN, MAX_CANDIDATES, scored=scored)[0], "nearest"
         where = chroma_where(self._condition)
         few = None if where is None else self._view.rows.narrow(where, NARROW)
         if few is not None:
-            return Found(self._exact(few), "narrow")
-        hits, certain = self._nearest(max(FIRST_LOOK, 4 * self._k), max(LAST_LOOK, 4 * self._k))
+            return self._exact(few), "narrow"
+        best, certain = self._nearest(max(FIRST_LOOK, 4 * self._k), max(LAST_LOOK, 4 * self._k))
         if certain:
-            return Found(hits, "over-fetch")
+            return best, "over-fetch"
         ids = self._view.collection.get(where=where, include=[])["ids"]
         if where is None or len(ids) <= EXACT_LIMIT:
-            return Found(self._exact(ids), "exact")
-        return Found(self._nearest(max(FIRST_LOOK, 4 * self._k), len(ids), where)[0], "filtered")
+            return self._exact(ids), "exact"
+        return self._nearest(max(FIRST_LOOK, 4 * self._k), len(ids), where)[0], "filtered"
 
-    def _nearest(self, n: int, cap: int, where: dict[str, Any] | None = None) -> tuple[list[Hit], bool]:
-        """Hits among the n nearest, in growing steps; True when no further row can change them."""
-        # For few rows their vectors come along; of many, only the best are scored exactly.
-        scored = self._condition.is_empty
+    def _nearest(
+        self, n: int, cap: int, where: dict[str, Any] | None = None, *, scored: bool = False
+    ) -> tuple[list[Candidate], bool]:
+        """The best among the n nearest, in growing steps; True when no further row can change them."""
         while True:
             n = max(min(n, cap), 1)
             found = self._view.collection.query(
@@ -81,18 +114,20 @@ class Search:
                 values = similarities(self._vector, matrix).tolist()
             else:
                 values = [1.0 - distance for distance in cast("Any", found["distances"])[0]]
-            hits = self._best(ids, values, matrix)
+            best = self._best(ids, values, matrix)
             # An approximate value on either side of the comparison.
             slack = 0.0 if scored else 2 * SLACK
-            full = len(hits) == self._k
-            if len(ids) < n or (full and rounded(min(values)) + slack < rounded(hits[-1].similarity)):
-                return hits, True
+            full = len(best) >= self._k
+            if len(ids) < n or (
+                full and rounded(min(values)) + slack < rounded(best[self._k - 1].similarity)
+            ):
+                return best, True
             if n >= cap:
-                return hits, False
+                return best, False
             n *= 4
 
-    def _exact(self, ids: Sequence[str]) -> list[Hit]:
-        """Score every row of ``ids`` that matches; only the best are read whole."""
+    def _exact(self, ids: Sequence[str]) -> list[Candidate]:
+        """Score every row of ``ids`` that matches."""
         kept: list[str] = []
         values: list[float] = []
         parts: list[Matrix] = []
@@ -107,35 +142,30 @@ class Search:
 
     def _best(
         self, ids: Sequence[str], values: Sequence[float], matrix: Matrix | None, slack: float = SLACK
-    ) -> list[Hit]:
-        """The k best of the candidates that are permitted and match.
+    ) -> list[Candidate]:
+        """The k best of the rows that are kept, and every one that may be as good, best first.
 
         ``values`` are similarities, to within ``slack`` unless their ``matrix`` is given.
         """
         order = sorted(range(len(ids)), key=lambda i: (-rounded(values[i]), ids[i]))
         margin = 0.0 if matrix is not None else 2 * slack
-        while True:
-            chosen: list[int] = []
-            for i in self._matching(ids, order):
-                last = values[chosen[self._k - 1]] if len(chosen) >= self._k else -math.inf
-                if rounded(values[i]) + margin < rounded(last):
-                    break
-                chosen.append(i)
-            records = self._view.rows.records([ids[i] for i in chosen])
-            refused = [ids[i] for i in chosen if not self._may_show(records.get(ids[i]))]
-            if not refused:
+        chosen: list[int] = []
+        for i in self._matching(ids, order):
+            last = values[chosen[self._k - 1]] if len(chosen) >= self._k else -math.inf
+            if rounded(values[i]) + margin < rounded(last):
                 break
-            # An edited row is nobody's: its place goes to the next.
-            self._keeps.update(dict.fromkeys(refused, False))
-        best = [ids[i] for i in chosen]
-        if matrix is None:
-            best, vectors = self._view.vectors(best, len(self._vector))
-            exact = similarities(self._vector, vectors).tolist()
-        else:
-            vectors, exact = matrix[chosen], [values[i] for i in chosen]
-        scored = zip(best, exact, vectors, strict=True)
-        hits = [Hit(records[id], value, vector) for id, value, vector in scored]
-        return sorted(hits, key=lambda hit: hit.order)[: self._k]
+            chosen.append(i)
+        return [Candidate(ids[i], values[i], None if matrix is None else matrix[i]) for i in chosen]
+
+    def _exactly(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The same with vectors, and similarities from these; without those that are gone meanwhile."""
+        bare = [candidate.id for candidate in candidates if candidate.vector is None]
+        if not bare:
+            return list(candidates)
+        ids, vectors = self._view.vectors(bare, len(self._vector))
+        values = similarities(self._vector, vectors).tolist()
+        scored = [Candidate(*parts) for parts in zip(ids, values, vectors, strict=True)]
+        return [*(c for c in candidates if c.vector is not None), *scored]
 
     def _matching(self, ids: Sequence[str], order: Sequence[int]) -> Iterator[int]:
         """Indices in ``order`` of rows that are kept; the rows are read in growing blocks, as needed."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from ..access import Access
 from ..chunks import PRIVATE, PUBLIC, SCOPE_KEY, SESSION_KEY
 from ..filters import can_match
-from ..vectors import Matrix, Vector
+from ..vectors import Matrix, Vector, rounded, similarities
 from .base import ANYTHING, Condition, Found, Hit, Key, Record, Swap
 from .chroma import ChromaEngine
+from .chroma_search import SLACK, Candidate
 from .private import PrivateEngine
 
 
@@ -65,8 +68,68 @@ class EmbeddedEngine:
             f"public: {public.plan}; private: {private.plan}",
         )
 
+    def rank(
+        self, vector: Vector, k: int, access: Access, condition: Condition = ANYTHING,
+        refused: Collection[Key] = (),
+    ) -> tuple[list[Key], str]:  # fmt: skip
+        """The keys of :meth:`search` in its order, and the plan, without reading the public rows.
+
+        What is refused is left out, as if it were not there. A key may turn out to be nobody's
+        when it is read.
+        """
+        public: list[Candidate] = []
+        plan = "none"
+        if asks_public(condition):
+            hidden = [id for scope, _, id in refused if scope == PUBLIC]
+            public, plan = self.public.candidates(vector, k, access, condition, hidden)
+        floor = public[k - 1].similarity - 2 * SLACK if len(public) >= k else -1.0
+        mine = narrowed(access, condition)
+        private = self.private.search(vector, k + len(refused), mine, condition, floor)
+        values = {
+            hit.record.key: hit.similarity for hit in private.hits if access.permits(hit.record.flat())
+        }
+        values = {key: value for key, value in values.items() if key not in refused}
+        values |= {(PUBLIC, "", c.id): c.similarity for c in public}
+        unsure = _near_ties(values) & {(PUBLIC, "", c.id) for c in public if c.vector is None}
+        exact = self.public.similarities(sorted(id for _, _, id in unsure), vector)
+        values |= {(PUBLIC, "", id): value for id, value in exact.items()}
+        order = sorted(values, key=lambda key: (-rounded(values[key]), key[2], key))
+        return order[:k], f"public: {plan}; private: {private.plan}"
+
+    def hits(
+        self, keys: Sequence[Key], vector: Vector | None, access: Access, condition: Condition = ANYTHING
+    ) -> dict[Key, Hit]:
+        """Those of ``keys`` that exist, are permitted and match; similarity is NaN without a vector."""
+        found = {
+            (PUBLIC, "", id): hit
+            for id, hit in self.public.hits([id for s, _, id in keys if s == PUBLIC], vector).items()
+        }
+        rows = self.private.with_vectors([key for key in keys if key[0] == PRIVATE])
+        hits = {**found, **{key: Hit(record, _cosine(vector, v), v) for key, (record, v) in rows.items()}}
+        return {
+            key: hit
+            for key, hit in hits.items()
+            if access.permits(hit.record.flat()) and condition.matches(hit.record)
+        }
+
     def close(self) -> None:
         self.public.close()
+
+
+def _near_ties(values: Mapping[Key, float]) -> set[Key]:
+    """Keys whose value is so near another's that either may be the greater one."""
+    order = sorted(values, key=lambda key: -values[key])
+    near: set[Key] = set()
+    for before, after in pairwise(order):
+        if values[before] - values[after] <= 2 * SLACK:
+            near |= {before, after}
+    return near
+
+
+def _cosine(vector: Vector | None, stored: Vector) -> float:
+    if vector is None or len(vector) != len(stored):
+        return math.nan
+    return float(similarities(vector, stored[None, :])[0])
 
 
 def asks_public(condition: Condition) -> bool:

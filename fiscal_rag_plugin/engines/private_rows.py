@@ -54,10 +54,13 @@ class PrivateRows:
     def texts(self, session: str) -> list[Record]:
         """Every record of a session, expired ones too: what is kept of it is checked again when shown."""
         rows = self._database.query(
-            "SELECT id, text, blob FROM private WHERE collection = ? AND session_id = ?",
+            "SELECT id, expires_at, text, blob FROM private WHERE collection = ? AND session_id = ?",
             (self._collection, session),
         )
-        found = (decode(blob, text, id=id, scope=PRIVATE, session_id=session) for id, text, blob in rows)
+        found = (
+            decode(blob, text, id=id, scope=PRIVATE, session_id=session, expires_at=expires_at)
+            for id, expires_at, text, blob in rows
+        )
         return [record for record in found if record is not None]
 
     def with_vectors(self, keys: Sequence[Key]) -> dict[Key, tuple[Record, Vector]]:

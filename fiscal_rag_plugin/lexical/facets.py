@@ -50,6 +50,32 @@ def facet_query(condition: Condition) -> Groups:
     return tuple(groups)
 
 
+def is_expressed(condition: Condition) -> bool:
+    """Whether :func:`facet_query` says all of ``condition``: whoever passes it matches.
+
+    What passes and yet does not match is refused when it is read, so this decides speed alone.
+    """
+    if condition.ids is not None and len(condition.ids) > MAX_GROUP:
+        return False
+    if condition.doc_ids is not None and not facet_query(Condition(doc_ids=condition.doc_ids)):
+        return False
+    return condition.filter is None or _is_expressed(condition.filter)
+
+
+def _is_expressed(condition: Filter) -> bool:
+    if isinstance(condition, And):
+        return all(_is_expressed(item) for item in condition.items)
+    if isinstance(condition, Or):
+        # Each branch by one group: the union then says no more than they do.
+        branches = [_groups(item) for item in condition.items]
+        small = sum(len(group) for groups in branches for group in groups) <= MAX_GROUP
+        return small and all(
+            len(groups) == 1 and _is_expressed(item)
+            for groups, item in zip(branches, condition.items, strict=True)
+        )
+    return isinstance(condition, Compare) and condition.op in ("eq", "in") and bool(_compare(condition))
+
+
 def _groups(condition: Filter) -> list[frozenset[str]]:
     if isinstance(condition, And):
         return [group for item in condition.items for group in _groups(item)]

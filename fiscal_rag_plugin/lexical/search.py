@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..access import Access
 from ..chunks import PRIVATE, PUBLIC
-from ..engines.base import ANYTHING, Condition, Hit, Key, Record
+from ..engines.base import ANYTHING, Condition, Hit, Key
 from ..engines.chroma_rows import PublicView
 from ..engines.embedded import EmbeddedEngine, asks_public, narrowed
 from ..engines.sessions import SessionCache
-from ..vectors import Vector, similarities
 from .analysis import ANALYSIS_VERSION, analyse
 from .bm25 import Bag, Statistics, scores
-from .facets import facet_query
+from .facets import facet_query, is_expressed
 from .texts import Texts, searchable
 
 if TYPE_CHECKING:
-    from .snapshot import Snapshot
+    from .snapshot import Keep, Snapshot
 
 T = TypeVar("T")
 _BYTES_OF_A_TOKEN = 100
@@ -28,9 +28,11 @@ _BYTES_OF_A_TOKEN = 100
 
 @dataclass(frozen=True, slots=True)
 class _SessionTexts:
-    """The keys of a session's rows and what BM25 sees of each."""
+    """The keys of a session's rows, when they expire, and what BM25 sees of each."""
 
     keys: list[Key]
+    expiries: list[float]
+    """POSIX seconds, infinity for never"""
     bags: list[Bag]
 
     @property
@@ -47,28 +49,32 @@ class LexicalSearch:
         self._texts = texts
         self._own: SessionCache[_SessionTexts] = engine.private.cache(lambda texts: texts.bytes)
 
-    def search(
-        self, tokens: Sequence[str], vector: Vector | None, k: int, access: Access,
-        condition: Condition = ANYTHING,
-    ) -> list[Hit]:  # fmt: skip
-        """The k best hits that have at least one of the tokens, by BM25, then id.
+    def rank(
+        self, tokens: Sequence[str], k: int, access: Access, condition: Condition = ANYTHING,
+        refused: Collection[Key] = (),
+    ) -> dict[Key, float]:  # fmt: skip
+        """The k best with at least one of the tokens, by BM25, then id: key to BM25, in order.
 
-        Their ``similarity`` is that with ``vector``, NaN without one.
+        What is refused is left out, as if it were not there. A key may turn out to be nobody's
+        when it is read.
         """
         empty = condition.doc_ids == frozenset() or condition.ids == frozenset()
         if not tokens or empty:
-            return []
+            return {}
         public_too = asks_public(condition)
+        hidden = frozenset(id for scope, _, id in refused if scope == PUBLIC)
 
-        def look(snapshot: Snapshot, view: PublicView) -> tuple[list[Hit], Statistics]:
-            hits: list[Hit] = []
+        def look(snapshot: Snapshot, view: PublicView) -> tuple[list[tuple[str, float]], Statistics]:
+            found: list[tuple[str, float]] = []
             if public_too:
-                hits = _Public(snapshot, view, access, condition).search(tokens, vector, k)
-            return hits, snapshot.statistics(tokens)
+                found = _Public(snapshot, view, access, condition, hidden).rank(tokens, k)
+            return found, snapshot.statistics(tokens)
 
         public, statistics = self._read(look)
-        own = self._search_own(tokens, statistics, vector, k, narrowed(access, condition), condition)
-        return sorted([*public, *own], key=_order)[:k]
+        values: dict[Key, float] = {(PUBLIC, "", id): value for id, value in public}
+        values |= self._rank_own(tokens, statistics, k, narrowed(access, condition), condition, refused)
+        order = sorted(values, key=lambda key: (-values[key], key[2], key))
+        return {key: values[key] for key in order[:k]}
 
     def scored(self, tokens: Sequence[str], hits: Sequence[Hit]) -> list[Hit]:
         """The same hits, each with its BM25."""
@@ -106,87 +112,74 @@ class LexicalSearch:
             self._engine.public.mend(self._texts.mend)
         return answer[0]
 
-    def _search_own(
-        self, tokens: Sequence[str], statistics: Statistics, vector: Vector | None, k: int,
-        access: Access, condition: Condition,
-    ) -> list[Hit]:  # fmt: skip
-        """Every text of the sessions is scored; the best are read whole."""
+    def _rank_own(
+        self, tokens: Sequence[str], statistics: Statistics, k: int, access: Access,
+        condition: Condition, refused: Collection[Key],
+    ) -> dict[Key, float]:  # fmt: skip
+        """Every text of the sessions is scored; rows are read only to see whether they match."""
         private = self._engine.private
         if not access.read:
-            return []
+            return {}
         with private.snapshot():
             held = self._own.of(sorted(access.read), ANALYSIS_VERSION, self._load)
             keys = [key for texts in held for key in texts.keys]
+            expiries = [expiry for texts in held for expiry in texts.expiries]
             values = scores(tokens, [bag for texts in held for bag in texts.bags], statistics).tolist()
+            now = time.time()
+            found = (i for i, v in enumerate(values) if v > 0 and expiries[i] > now)
             order = sorted(
-                (i for i, value in enumerate(values) if value > 0), key=lambda i: (-values[i], keys[i][2])
+                (i for i in found if keys[i] not in refused),
+                key=lambda i: (-values[i], keys[i][2], keys[i]),
             )
-            hits: list[Hit] = []
-            start, block = 0, 2 * k
-            while start < len(order) and len(hits) < k:
+            best: dict[Key, float] = {}
+            start, block = 0, k if condition.is_empty else 2 * k
+            while start < len(order) and len(best) < k:
                 part = order[start : start + block]
-                stored = private.with_vectors([keys[i] for i in part])
-                for i in part:
-                    record, own = stored.get(keys[i], (None, None))
-                    if record is not None and access.permits(record.flat()) and condition.matches(record):
-                        hits.append(Hit(record, _cosine(vector, own), own, bm25=values[i]))
+                if condition.is_empty:
+                    best |= {keys[i]: values[i] for i in part}
+                else:
+                    stored = private.get([keys[i] for i in part])
+                    best |= {
+                        keys[i]: values[i]
+                        for i in part
+                        if (record := stored.get(keys[i])) is not None and condition.matches(record)
+                    }
                 start, block = start + block, 2 * block
-        return hits
+        return best
 
     def _load(self, session: str) -> _SessionTexts:
         records = self._engine.private.texts(session)
         bags = [Bag.of(analyse(searchable(record))) for record in records]
-        return _SessionTexts([record.key for record in records], bags)
+        expiries = [math.inf if r.expires_at is None else r.expires_at for r in records]
+        return _SessionTexts([record.key for record in records], expiries, bags)
 
 
 class _Public:
-    """One lexical search of the public chunks."""
+    """One lexical search of the public chunks, in which ``refused`` ids do not count."""
 
-    def __init__(self, snapshot: Snapshot, view: PublicView, access: Access, condition: Condition) -> None:
+    def __init__(
+        self, snapshot: Snapshot, view: PublicView, access: Access, condition: Condition,
+        refused: Collection[str],
+    ) -> None:  # fmt: skip
         self._snapshot = snapshot
         self._view = view
         self._access = access
         self._condition = condition
-        self._refused: set[str] = set()
+        self._left_out = {*refused, *view.hidden}
 
-    def search(self, tokens: Sequence[str], vector: Vector | None, k: int) -> list[Hit]:
-        required = facet_query(self._condition)
-        while True:
-            # Without a condition every text may be answered, unless it turned out that it may not.
-            free = self._condition.is_empty and not self._refused and not self._view.hidden
-            found = self._snapshot.search(tokens, k, required, None if free else self._kept)
-            records = self._view.records([id for id, _ in found])
-            refused = {id for id, _ in found if not self._may_show(records.get(id))}
-            if not refused:
-                break
-            self._refused |= refused
-        if vector is None:
-            return [Hit(records[id], math.nan, bm25=value) for id, value in found]
-        ids, matrix = self._view.vectors([id for id, _ in found], len(vector))
-        rows = dict(zip(ids, zip(similarities(vector, matrix).tolist(), matrix, strict=True), strict=True))
-        return [Hit(records[id], *rows[id], bm25=value) for id, value in found if id in rows]
+    def rank(self, tokens: Sequence[str], k: int) -> list[tuple[str, float]]:
+        keep: Keep | None = self._matching
+        if is_expressed(self._condition):
+            keep = self._counted if self._left_out else None
+        return self._snapshot.search(tokens, k, facet_query(self._condition), keep)
 
-    def _kept(self, ids: Sequence[str]) -> Collection[str]:
-        left = [id for id in ids if id not in self._refused]
-        if self._condition.is_empty:
-            return [id for id in left if id not in self._view.hidden]
-        outlines = self._view.rows.outlines(left)
-        return [id for id in left if self._may_show(outlines.get(id))]
+    def _counted(self, ids: Sequence[str]) -> Collection[str]:
+        return [id for id in ids if id not in self._left_out]
 
-    def _may_show(self, record: Record | None) -> bool:
-        return (
-            record is not None
-            and record.id not in self._view.hidden
-            and self._access.permits(record.flat())
-            and self._condition.matches(record)
-        )
-
-
-def _cosine(vector: Vector | None, stored: Vector | None) -> float:
-    if vector is None or stored is None or len(vector) != len(stored):
-        return math.nan
-    return float(similarities(vector, stored[None, :])[0])
-
-
-def _order(hit: Hit) -> tuple[float, str, Key]:
-    return (-(hit.bm25 or 0.0), hit.record.id, hit.record.key)
+    def _matching(self, ids: Sequence[str]) -> Collection[str]:
+        outlines = self._view.rows.outlines(list(self._counted(ids)))
+        return [
+            id
+            for id, record in outlines.items()
+            if self._access.permits(record.flat()) and self._condition.matches(record)
+        ]
