@@ -30,7 +30,8 @@ MAX_METADATA_DEPTH = 32
 MAX_INT_BITS = 1024
 
 
-def _has_surrogate(value: str) -> bool:
+def has_surrogate(value: str) -> bool:
+    """Whether a text has half a character, which no file and no database takes."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -75,7 +76,7 @@ def validate_id(value: object) -> str:
 def key_problem(key: object) -> str | None:
     """Why ``key`` cannot be a metadata key, in metadata or in a filter; None when it can."""
     if not isinstance(key, str) or not key.strip():
-        return f"metadata keys must be non-blank str, not {type(key).__name__}"
+        return f"metadata keys must be non-blank str, not {key!r:.40}"
     if len(key) > MAX_KEY_CHARS:
         return f"metadata keys must have at most {MAX_KEY_CHARS} characters"
     if _has_control(key):
@@ -91,7 +92,7 @@ def validate_text(value: object, what: str) -> str:
         raise InvalidChunkError(f"{what} must be a str, not {type(value).__name__}")
     if not value.strip():
         raise InvalidChunkError(f"{what} must not be blank")
-    if _has_surrogate(value):
+    if has_surrogate(value):
         raise InvalidChunkError(f"{what} contains a lone surrogate; decode the source again")
     return str(value)
 
@@ -107,7 +108,7 @@ def copy_json(value: object, where: str, depth: int = 0) -> Json:
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
-        if _has_surrogate(value):
+        if has_surrogate(value):
             raise InvalidChunkError(f"{where} contains a lone surrogate")
         return str.__str__(value)
     if isinstance(value, int):
@@ -123,7 +124,7 @@ def copy_json(value: object, where: str, depth: int = 0) -> Json:
     if isinstance(value, Mapping):
         copied: dict[str, Json] = {}
         for key, inner in value.items():
-            if not isinstance(key, str) or _has_surrogate(key):
+            if not isinstance(key, str) or has_surrogate(key):
                 raise InvalidChunkError(f"{where} has a key that is not text")
             copied[key] = copy_json(inner, f"{where}.{key}", depth + 1)
         return copied
@@ -192,7 +193,7 @@ class ChunkMetadata:
             validate_text(getattr(self, name), name)
         for name in ("section_label", "section_path", "source_url", "retrieved_at"):
             value = getattr(self, name)
-            if not isinstance(value, str) or _has_surrogate(value):
+            if not isinstance(value, str) or has_surrogate(value):
                 raise InvalidChunkError(f"{name} must be text, not {type(value).__name__}")
         for name in ("fiscal_year", "page", "page_end", "chunk_index"):
             value = getattr(self, name)

@@ -55,7 +55,8 @@ _DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?")
 def matches(condition: Filter | None, metadata: Mapping[str, Any]) -> bool:
     """Whether flat ``metadata`` fulfils ``condition``; None is no condition.
 
-    A missing key or a stored None matches nothing but ne, nin, NOT and is_empty. Ints and floats
+    A missing key or a stored None matches nothing but ne, nin, NOT and is_empty, which eq with None
+    says, too; None in a list matches nothing. Ints and floats
     compare as numbers, a bool only equals a bool, a string is never a number. Ranges compare
     numbers, or dates written YYYY, YYYY-MM or YYYY-MM-DD, as text.
     """
@@ -110,7 +111,7 @@ def _compare(op: str, stored: Any, value: Any) -> bool:
     if op == "eq":
         return equal(stored, value)
     if op == "in":
-        return any(_compare("eq", stored, v) for v in value)
+        return any(equal(stored, v) for v in value)
     if op in RANGE_OPERATORS:
         return _in_range(op, stored, value)
     if op in ("text_match", "text_match_insensitive"):

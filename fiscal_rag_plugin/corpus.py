@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from .access import Access
-from .chunks import PRIVATE, PUBLIC, check_scope, validate_session_id
+from .chunks import PRIVATE, PUBLIC, check_scope, has_surrogate, validate_session_id
 from .drafts import (
     DocumentInfo,
     Draft,
@@ -27,7 +27,7 @@ from .engines.directory import Directory, open_directory
 from .engines.embedded import EmbeddedEngine
 from .engines.private import PrivateEngine
 from .errors import AccessDeniedError, InvalidChunkError, StorageError
-from .lexical import LexicalSearch, Texts
+from .lexical import LexicalSearch, Texts, question_tokens
 from .ranking import SearchQuery, SearchResult, check_query, select
 from .retrieval import retrieve
 from .vectorizing import Progress, Vectorizer
@@ -246,7 +246,7 @@ class Corpus:
         reader = access or Access.public()
         keys: list[Key] = [
             key
-            for id in dict.fromkeys(ids)
+            for id in dict.fromkeys(id for id in ids if not has_surrogate(id))
             for key in [(PUBLIC, "", id), *((PRIVATE, s, id) for s in sorted(reader.read))]
         ]
         found = self.engine.get(keys)
@@ -275,7 +275,8 @@ class Corpus:
         """The n nearest within access, without filter or threshold: what ``explain`` looks at."""
         if self._needs_no_vector(query):
             return []
-        return self.engine.search(self._query_vector(query), n, access or Access.public()).hits
+        hits = self.engine.search(self._query_vector(query), n, access or Access.public()).hits
+        return self.lexical.scored(question_tokens(query.text or ""), hits) if query.needs_text else hits
 
     def _needs_no_vector(self, query: SearchQuery) -> bool:
         """Words can be searched without a model; their hits then have no similarity."""

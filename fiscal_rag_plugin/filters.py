@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from .chunks import key_problem, require_iso_date
+from .chunks import has_surrogate, key_problem, require_iso_date
 from .conditions import (
     LIST_OPERATORS,
     OPERATORS,
@@ -198,6 +198,8 @@ def _scalar(key: str, value: Any) -> Scalar | None:
     if isinstance(value, str):
         if len(value) > MAX_VALUE_CHARS:
             raise InvalidFilterError(f"the value on {key!r} has more than {MAX_VALUE_CHARS} characters")
+        if has_surrogate(value):
+            raise InvalidFilterError(f"the value on {key!r} contains a lone surrogate")
         return str.__str__(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidFilterError(f"the value on {key!r} is NaN or infinite")

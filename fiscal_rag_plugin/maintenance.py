@@ -68,9 +68,12 @@ def check(corpus: Corpus) -> list[str]:
     if database.generation()[1]:
         problems.append("a public write is under way, or its process died; readers wait for it")
     try:
-        corpus.lexical.count()
+        if outdated := corpus.lexical.outdated():
+            problems.append(
+                f"the words of {outdated} public chunks are out of date; run `fiscal-rag repair`"
+            )
     except StorageError as error:
-        problems.append(f"words cannot be searched: {error}; run `fiscal-rag repair`")
+        problems.append(f"words cannot be searched: {error}")
     dimension = corpus.vectorizer.dimension
     for part, engine in (("public", corpus.engine.public), ("private", corpus.engine.private)):
         try:

@@ -164,6 +164,8 @@ def explain(query: SearchQuery, result: SearchResult, nearest: Sequence[Hit]) ->
     for key, hit in candidates.items():
         if key in kept:
             decision = f"kept, rank {kept[key]}"
+        elif query.mode == "sparse" and hit.bm25 == 0:
+            decision = "has no word of the question"
         elif not query.condition.matches(hit.record):
             decision = "dropped by the filter"
         elif not passes(hit.similarity, query.score_threshold):

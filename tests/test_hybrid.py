@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 
 import langchain_fiscal_rag as langchain
 from fiscal_rag_plugin import Access, FiscalVectorStore, get_retriever
+from fiscal_rag_plugin.drafts import Draft
 from fiscal_rag_plugin.engines.base import Condition, Hit
 from fiscal_rag_plugin.errors import (
     InvalidQueryError,
@@ -456,3 +458,170 @@ def test_access_of_several_sessions_and_of_none(store: FiscalVectorStore) -> Non
     both = store.for_access(Access(["A", "B"]))
     assert {h.record.session_id for h in search(both, "factura")} == {"A", "B"}
     assert search(store.for_access(Access()), "factura") == []
+
+
+@pytest.mark.parametrize("session", [None, "A"])
+def test_a_hybrid_ranks_vectors_exactly_though_distances_come_first(
+    tmp_path: Path, session: str | None
+) -> None:
+    """Rows that lie nearer to each other than Chroma's distances are exact, public and private mixed."""
+    generator = np.random.default_rng(5)
+    near = generator.normal(size=64)
+    with FiscalVectorStore.from_params(str(tmp_path / "db"), embed_model=HashEmbedder()) as store:
+        for owner in (None, "A", "B"):
+            # A walk of small steps: neighbours differ by some 1e-6, and some are equal.
+            steps = np.cumsum(generator.choice([0.0, 1e-6, 1e-5, 1e-3], size=(60, 64)), axis=0)
+            rows = (near + steps).astype(np.float32)
+            made = [
+                chunk(f"d{i}", f"palabra{i % 3} {owner} {i}", session_id=owner, tax=("IVA", "IS")[i % 2])
+                for i in range(60)
+            ]
+            (store if owner is None else store.for_session(owner)).add_chunks(made, vectors=rows)
+        view = store.for_access(Access([] if session is None else [session])).view
+        for where in (
+            None,
+            {"tax": "IVA"},
+            {"doc_id": {"$in": [f"d{i}" for i in range(9)]}},
+            {"tax": {"$ne": "IS"}},
+        ):
+            condition = Condition(parse_filter(where))
+            for k in (1, 5, 40):
+                vector = near + generator.normal(size=64) * 0.01
+                dense = view.search(SearchQuery(vector, top_k=max(k, 50), condition=condition)).hits
+                query = SearchQuery(vector, "palabra1", k, mode="hybrid", condition=condition)
+                place = {hit.record.key: rank for rank, hit in enumerate(dense, 1)}
+                for hit in view.search(query).hits:
+                    assert hit.dense_rank == place.get(hit.record.key)
+                    if hit.dense_rank:
+                        assert hit.similarity == dense[hit.dense_rank - 1].similarity
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def unwritable(path: Path) -> Path:
+    """Put a file where the index is."""
+    index = path / "lexical" / "fiscal"
+    index.rename(index.with_name("aside"))
+    index.write_text("")
+    return index
+
+
+def test_a_public_write_whose_words_cannot_be_indexed_stays_and_is_found_later(
+    store: FiscalVectorStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = texts(search(store, "modelo 303"))
+    index = unwritable(path)
+    store.add_chunks([chunk("n", f"manzana {i}") for i in range(300)])
+    assert "not searched yet" in caplog.text
+    assert store.delete(ref_doc_id="ley") is None
+    with pytest.raises(StorageError):
+        search(store, "manzana")
+    index.unlink()
+    index.with_name("aside").rename(index)
+    assert len(search(store, "manzana", top_k=400)) == 300
+    assert before == [LAW[2][1]]
+    assert search(store, "modelo 303") == []
+    assert store.view.check() == []
+
+
+def test_what_a_failed_write_left_in_memory_is_never_indexed(
+    store: FiscalVectorStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts_module, "INDEX_AT", 2)
+    with FiscalVectorStore.from_params(str(path), embed_model=HashEmbedder()) as other:
+        database = store.view._corpus.directory.database
+        real = database.set_file
+
+        def fails(*_: Any) -> None:
+            raise StorageError("the disk is full")
+
+        monkeypatch.setattr(database, "set_file", fails)
+        source = path.parent / "a.md"
+        source.write_text("# Uno\n\nmanzana verde\n\n# Dos\n\nmanzana roja\n", encoding="utf-8")
+        with pytest.raises(StorageError, match="full"):
+            store.ingest(source)
+        monkeypatch.setattr(database, "set_file", real)
+        source.write_text("# Uno\n\npera verde\n\n# Dos\n\npera roja\n", encoding="utf-8")
+        other.ingest(source)
+        store.delete(ref_doc_id="a.md")
+        for reader in (store, other):
+            assert search(reader, "manzana pera") == []
+            assert reader.view.check() == []
+
+
+def test_check_sees_words_that_are_not_those_of_the_stored_texts(
+    store: FiscalVectorStore, path: Path
+) -> None:
+    search(store, "modelo")
+    shutil.copytree(path / "lexical", path.parent / "old")
+    store.add_chunks([chunk("n", "pera nueva")])
+    search(store, "pera")
+    store.close()
+    shutil.rmtree(path / "lexical")
+    shutil.move(path.parent / "old", path / "lexical")
+    with FiscalVectorStore.from_params(str(path), embed_model=HashEmbedder()) as again:
+        assert any("words of 1 public chunks are out of date" in line for line in again.view.check())
+        again.view.repair()
+        assert again.view.check() == []
+        assert texts(search(again, "pera")) == ["pera nueva"]
+
+
+def test_an_index_removed_under_an_open_store_is_made_anew(store: FiscalVectorStore, path: Path) -> None:
+    assert texts(search(store, "modelo 303")) == [LAW[2][1]]
+    shutil.rmtree(path / "lexical")
+    assert texts(search(store, "modelo 303")) == [LAW[2][1]]
+
+
+def test_repair_replaces_a_file_that_stands_in_the_place_of_the_index(
+    store: FiscalVectorStore, path: Path
+) -> None:
+    search(store, "modelo")
+    unwritable(path)
+    assert store.view.repair() == len(LAW)
+    assert texts(search(store, "modelo 303")) == [LAW[2][1]]
+
+
+def test_a_collection_name_longer_than_a_file_name_can_be_has_words_too(tmp_path: Path) -> None:
+    for name in ("a" * 512, "a" * 511 + "b"):
+        opened = FiscalVectorStore.from_params(str(tmp_path / "db"), name, embed_model=HashEmbedder())
+        with opened as store:
+            store.add_chunks([chunk("d", f"modelo 303 de {name[-1]}")])
+            assert texts(search(store, "303")) == [f"modelo 303 de {name[-1]}"]
+
+
+def test_an_expired_upload_takes_no_rank(store: FiscalVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = store.for_session("A").view
+    now = time.time()
+    short = [chunk("e", f"pera {i} pera", session_id="A") for i in range(30)]
+    view.write([Draft.of_chunk(upload, expires_at=now + 3600) for upload in short])
+    view.add_chunks([chunk("k", "pera y nada más que una sola vez aquí", session_id="A")])
+    query = SearchQuery(text="pera", top_k=1, mode="sparse")
+    assert "pera y nada" not in view.search(query).hits[0].record.text
+    monkeypatch.setattr(time, "time", lambda: now + 7200)
+    (hit,) = view.search(query).hits
+    assert (hit.record.text[:11], hit.lexical_rank) == ("pera y nada", 1)
+
+
+@pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
+def test_half_a_character_is_refused_in_filters_and_matches_no_id(
+    store: FiscalVectorStore, mode: str
+) -> None:
+    from fiscal_rag_plugin.errors import InvalidFilterError
+
+    for where in ({"tax": "\ud800"}, {"tax": {"$in": ["IVA", "\ud800"]}}):
+        with pytest.raises(InvalidFilterError, match="surrogate"):
+            search(store, "modelo", mode, where=where)
+    for condition in (Condition(ids=frozenset(["\ud800"])), Condition(doc_ids=frozenset(["\ud800"]))):
+        assert store.view.search(SearchQuery(text="modelo", mode=mode, condition=condition)).hits == []
+    store.delete_nodes(["\ud800"])
+    assert store.get_nodes(["\ud800"]) == []
+    store.delete("\ud800")
+    assert store.view.stats().public_chunks == len(LAW)
+
+
+def test_explain_says_which_candidates_have_no_word_of_the_question(store: FiscalVectorStore) -> None:
+    _, candidates = store.view.explain(SearchQuery(text="inversiones", mode="sparse"))
+    said = {c.hit.record.text: c.decision for c in candidates}
+    assert said[LAW[0][1]] == "kept, rank 1"
+    assert said[LAW[3][1]] == "has no word of the question"

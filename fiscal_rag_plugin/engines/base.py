@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from ..access import Access
-from ..chunks import PRIVATE, SCOPE_KEY, SESSION_KEY, Json, Scope
+from ..chunks import PRIVATE, SCOPE_KEY, SESSION_KEY, Json, Scope, has_surrogate
 from ..filters import Filter, matches
 from ..vectors import Matrix, Vector, rounded
 
@@ -58,6 +58,13 @@ class Condition:
     filter: Filter | None = None
     doc_ids: frozenset[str] | None = None
     ids: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        # No stored id has half a character, and no database can be asked for one.
+        for name in ("doc_ids", "ids"):
+            given = getattr(self, name)
+            if given is not None and any(map(has_surrogate, given)):
+                object.__setattr__(self, name, frozenset(id for id in given if not has_surrogate(id)))
 
     @property
     def is_empty(self) -> bool:

@@ -56,9 +56,12 @@ class ChromaEngine:
     def _commit(self, ids: Sequence[str]) -> Iterator[ClientAPI]:
         """A commit that writes or removes these ids."""
         with self._directory.commit() as client:
-            self._texts.begin(ids)
-            yield client
-            self._texts.commit(self._view(client))
+            try:
+                self._texts.begin(ids)
+                yield client
+                self._texts.commit(self._view(client))
+            finally:
+                self._texts.end()
 
     def upsert(self, records: Sequence[Record], vectors: Matrix) -> None:
         """Batch by batch; each one is seen whole or not at all."""

@@ -89,6 +89,10 @@ class TextIndex(Protocol):
         """What was begun is done, and ``view`` shows it."""
         ...
 
+    def end(self) -> None:
+        """The commit is over, done or failed: what was put may not be as it was."""
+        ...
+
     def close(self) -> None: ...
 
 

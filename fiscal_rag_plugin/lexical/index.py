@@ -63,7 +63,9 @@ class LexicalIndex:
             if create:
                 self._directory.mkdir(parents=True, exist_ok=True)
             elif not self._directory.is_dir() or not tantivy.Index.exists(str(self._directory)):
-                raise StorageError(f"there is no lexical index in {self._directory}; repair makes it")
+                raise StorageError(
+                    f"there is no lexical index in {self._directory}; `fiscal-rag repair` makes it"
+                )
             self._schema = _schema()
             self._index = tantivy.Index(self._schema, str(self._directory))
             self._index.config_reader("manual")
@@ -216,7 +218,10 @@ class LexicalIndex:
             if "LockBusy" in str(error):
                 raise LockTimeoutError(f"another writer holds {where}; close it first") from None
             reason = f"{type(error).__name__}: {str(error)[:200]}"
-            raise StorageError(f"cannot {what} {where} ({reason}); repair makes it anew") from None
+            remedy = "`fiscal-rag repair` makes it anew"
+            if "ermission denied" in str(error) or "ead-only" in str(error):
+                remedy = "let this user write there"
+            raise StorageError(f"cannot {what} {where} ({reason}); {remedy}") from None
 
 
 class _KeepFailed(Exception):  # noqa: N818 - it only carries the caller's own error out

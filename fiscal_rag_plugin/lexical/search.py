@@ -96,9 +96,13 @@ class LexicalSearch:
         return self._read(lambda snapshot, _: snapshot.count)
 
     def repair(self) -> int:
-        """Index every public text anew; returns how many."""
-        self._texts.discard()
+        """Index every public text anew, while nobody reads or writes; returns how many."""
+        self._engine.public.mend(self._texts.rebuild)
         return self.count()
+
+    def outdated(self) -> int:
+        """How many public texts words would be searched in that are not what is stored."""
+        return self._read(lambda _, view: self._texts.outdated(view))
 
     def _read(self, query: Callable[[Snapshot, PublicView], T]) -> T:
         """``query`` on an index that has every public chunk of the moment."""

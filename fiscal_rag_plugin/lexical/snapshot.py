@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import tantivy
@@ -60,9 +60,7 @@ class Snapshot:
         """BM25 of those of these texts that are in the index; 0.0 for one without a token."""
         wanted = sorted(set(tokens))
         found: dict[str, float] = {}
-        rest = sorted(set(ids))
-        for start in range(0, len(rest), _PAGE):
-            page = [id_facet(id) for id in rest[start : start + _PAGE]]
+        for page in _pages(ids):
             query = Query.term_set_query(self._schema, FACET, page)
             rows = [
                 self._row(a, wanted) for _, a in self._searcher.search(query, len(page), count=False).hits
@@ -95,6 +93,16 @@ class Snapshot:
             if len(hits) < n or certain:
                 return best
             n *= 4
+
+    def bodies(self, ids: Collection[str]) -> dict[str, str]:
+        """The tokens of those of these texts that are in the index, parted by spaces."""
+        found: dict[str, str] = {}
+        for page in _pages(ids):
+            query = Query.term_set_query(self._schema, FACET, page)
+            for _, address in self._searcher.search(query, len(page), count=False).hits:
+                document = self._searcher.doc(address)
+                found[str(document.get_first(ID))] = str(document.get_first(BODY))
+        return found
 
     def ids(self) -> list[str]:
         """The ids of all texts, sorted."""
@@ -166,6 +174,13 @@ class Snapshot:
             return None
         state: dict[str, str] = json.loads(str(self._searcher.doc(hits[0][1]).get_first(STATE)))
         return state
+
+
+def _pages(ids: Collection[str]) -> Iterator[list[str]]:
+    """The facets of ids, few enough for one query."""
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), _PAGE):
+        yield [id_facet(id) for id in ordered[start : start + _PAGE]]
 
 
 def _numbers(explanation: dict[str, Any]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Sequence
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from ..engines.base import Record
 from ..engines.chroma_rows import PAGE, PublicView
-from ..engines.database import Database
-from .analysis import ANALYSIS_VERSION
+from ..engines.database import Database, storage_errors
+from ..errors import StorageError
+from .analysis import ANALYSIS_VERSION, analyse
 
 if TYPE_CHECKING:
     from .index import LexicalIndex
@@ -21,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 INDEX_AT = 256
 """Noted chunks that are indexed at once. A commit of tantivy takes 0.1 s, however little is in it."""
+_MAX_NAME_CHARS = 200
 _COMPLETE = "lexical"
 """Name in the manifest: the analysis with which the public chunks were indexed."""
 
@@ -34,6 +37,13 @@ def searchable(record: Record) -> str:
     return "\n".join([*parts, record.text])
 
 
+def _directory_name(collection: str) -> str:
+    """The collection's name, hashed where a directory cannot have it; "+" begins no collection's name."""
+    if len(collection) <= _MAX_NAME_CHARS:
+        return collection
+    return "+" + hashlib.sha256(collection.encode()).hexdigest()
+
+
 class Texts:
     """A :class:`TextIndex`: every id that is written is noted in fiscal.sqlite3 before its vector is.
 
@@ -44,7 +54,7 @@ class Texts:
     def __init__(self, database: Database, collection: str, directory: Path) -> None:
         self._database = database
         self._collection = collection
-        self._path = directory / "lexical" / collection
+        self._path = directory / "lexical" / _directory_name(collection)
         self._index: LexicalIndex | None = None
         self._loaded: tuple[int, int] | None = None
         self._fresh: dict[str, Record] = {}
@@ -52,6 +62,8 @@ class Texts:
     @property
     def _opened(self) -> LexicalIndex:
         """Opened at its first use: an index that nobody searches costs no start-up."""
+        if self._index is not None and not (self._path / "meta.json").is_file():
+            self._index = None  # somebody removed the files: they are made anew
         if self._index is None:
             from .index import LexicalIndex  # and tantivy
 
@@ -71,8 +83,14 @@ class Texts:
         self._fresh.update((record.id, record) for record in records)
 
     def commit(self, view: PublicView) -> None:
-        if len(self._noted(INDEX_AT)) >= INDEX_AT:
-            self.mend(view)
+        """A word index that cannot be written is no reason to fail: the notes stay until it can."""
+        try:
+            if len(self._noted(INDEX_AT)) >= INDEX_AT:
+                self.mend(view)
+        except StorageError as error:
+            logger.warning("the chunks are stored, but their words are not searched yet: %s", error)
+
+    def end(self) -> None:
         self._fresh.clear()
 
     # --- before a search --------------------------------------------------------------------------
@@ -114,14 +132,32 @@ class Texts:
 
     # --- the operator's ---------------------------------------------------------------------------
 
-    def discard(self) -> None:
-        """Remove the index, whatever state it is in; the next search makes it anew."""
+    def rebuild(self, view: PublicView) -> None:
+        """Index every chunk anew, whatever state the index is in.
+
+        To be called while nobody else reads or writes.
+        """
         self.close()
         with self._database.transaction() as connection:
             connection.execute(
                 "DELETE FROM manifest WHERE collection = ? AND name = ?", (self._collection, _COMPLETE)
             )
         shutil.rmtree(self._path, ignore_errors=True)
+        if self._path.is_file():
+            with storage_errors(self._path, "removing"):
+                self._path.unlink()
+        self.mend(view)
+
+    def outdated(self, view: PublicView) -> int:
+        """How many texts are not indexed as they are stored, or indexed and not stored."""
+        snapshot, ids = self.snapshot(), view.ids()
+        wrong = len(set(snapshot.ids()) - set(ids))
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            records, indexed = view.records(page), snapshot.bodies(page)
+            bodies = {id: " ".join(analyse(searchable(record))) for id, record in records.items()}
+            wrong += sum(indexed.get(id) != body for id, body in bodies.items())
+        return wrong
 
     def _finish(self) -> None:
         self._opened.commit(ANALYSIS_VERSION)
