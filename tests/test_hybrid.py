@@ -528,25 +528,23 @@ def test_a_public_write_whose_words_cannot_be_indexed_stays_and_is_found_later(
 def test_what_a_failed_write_left_in_memory_is_never_indexed(
     store: FiscalVectorStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts_module, "INDEX_AT", 2)
+    scope = {"source_scope": "public"}
+
+    def nodes(word: str) -> list[TextNode]:
+        return [TextNode(id_=f"n{i}", text=f"{word} {i}", metadata=scope) for i in range(2)]
+
+    def fails(*_: Any) -> None:
+        raise StorageError("the disk is full")
+
     with FiscalVectorStore.from_params(str(path), embed_model=HashEmbedder()) as other:
-        database = store.view._corpus.directory.database
-        real = database.set_file
-
-        def fails(*_: Any) -> None:
-            raise StorageError("the disk is full")
-
-        monkeypatch.setattr(database, "set_file", fails)
-        source = path.parent / "a.md"
-        source.write_text("# Uno\n\nmanzana verde\n\n# Dos\n\nmanzana roja\n", encoding="utf-8")
-        with pytest.raises(StorageError, match="full"):
-            store.ingest(source)
-        monkeypatch.setattr(database, "set_file", real)
-        source.write_text("# Uno\n\npera verde\n\n# Dos\n\npera roja\n", encoding="utf-8")
-        other.ingest(source)
-        store.delete(ref_doc_id="a.md")
+        with monkeypatch.context() as broken:
+            broken.setattr(Texts, "commit", fails)
+            with pytest.raises(StorageError, match="full"):
+                store.add(nodes("manzana"))
+        other.add(nodes("pera"))
         for reader in (store, other):
-            assert search(reader, "manzana pera") == []
+            assert search(reader, "manzana") == []
+            assert texts(search(reader, "pera")) == ["pera 0", "pera 1"]
             assert reader.view.check() == []
 
 
