@@ -10,7 +10,6 @@ from fiscal_rag_plugin.lexical.words import STOP_WORDS
 
 SEED = 20261130
 VOCABULARY = 50_000
-WORDS = 180
 SYLLABLES = tuple(a + b for a in "bcdfglmnprstv" for b in "aeio")
 ENDINGS = ["ción", "ciones", "miento", "ble", "bles", "dor", "ar", "ado", "ada", "o", "os", "a", "as"]
 
@@ -38,10 +37,12 @@ def draw(generator: np.random.Generator, size: int) -> list[str]:
 
 
 def prose(generator: np.random.Generator, count: int) -> list[str]:
-    """``count`` texts of 180 words; every other word is a function word."""
+    """``count`` texts of 60 to 300 words, 180 on average; every other word is a function word."""
     function_words = sorted(STOP_WORDS)
-    half = WORDS // 2
-    said = draw(generator, count * half)
-    between = generator.integers(len(function_words), size=count * half).tolist()
+    halves = generator.integers(30, 151, size=count)
+    total = int(halves.sum())
+    said = draw(generator, total)
+    between = generator.integers(len(function_words), size=total).tolist()
     pairs = [f"{function_words[i]} {word}" for i, word in zip(between, said, strict=True)]
-    return [" ".join(pairs[start : start + half]) for start in range(0, len(pairs), half)]
+    ends = np.cumsum(halves).tolist()
+    return [" ".join(pairs[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
