@@ -184,7 +184,7 @@ def test_a_session_creates_no_collection_whose_name_is_its_own_text(
     path = write_jsonl(tmp_path / "r.jsonl", [simple("a1"), simple("a2", doc_type=SECRET)])
     attempts: list[Callable[[], Any]] = [
         lambda: a.upsert_jsonl(path), lambda: a.upsert_records([simple("a2", doc_type=SECRET)]),
-        lambda: a.get_or_create_collection("CR", SECRET),
+        lambda: a.get_or_create_collection(SECRET),
     ]  # fmt: skip
     for attempt in attempts:
         with pytest.raises(
@@ -194,6 +194,48 @@ def test_a_session_creates_no_collection_whose_name_is_its_own_text(
     assert ProcessedRecordStore(index=a).get("a1") is None, "nothing of the file was written"
     store.get_or_create_collection(SECRET)
     assert a.upsert_jsonl(path) == {"CR": 1, SECRET.upper(): 1}
+
+
+@pytest.mark.parametrize("others", ["nobody", "session", "operator"])
+def test_a_session_that_names_a_collection_is_told_the_same_whatever_others_have(
+    tmp_path: Path, others: str
+) -> None:
+    pairs = [
+        ("WO", "processed_SOP"), ("WO", "processed_CR"), ("SOP", "mine"), ("CR", SECRET), ("WO", ""),
+        ("NEW", "processed_X.0123456789ab"), ("WO", "\ud800"),
+    ]  # fmt: skip
+    with ChromaRecordStore(tmp_path / "db", embed_model=HashEmbedder(32)) as store:
+        if others == "session":
+            store.for_session("B").upsert_records([simple("b1", doc_type="SOP")])
+        if others == "operator":
+            store.upsert_records([simple("p1", doc_type="SOP")])
+            store.get_or_create_collection("SOP", "mine")
+        before = store.doc_types()
+        said = []
+        for bound in (store.for_session("A"), store.for_access(Access(read={"A", "C"}, write="C"))):
+            for t, name in pairs:
+                attempts: list[Callable[[], Any]] = [
+                    lambda b=bound, t=t, n=name: b.get_or_create_collection(t, n),
+                    lambda b=bound, t=t, n=name: b.load_collection(t, n),
+                    lambda b=bound, t=t, n=name: b.upsert_records([simple(doc_type=t)], collection_name=n),
+                    lambda b=bound, t=t, n=name: b.query_doc_type(t, "pump", collection_name=n),
+                    lambda b=bound, t=t, n=name: b.search([t], "pump", collection_name=n),
+                ]  # fmt: skip
+                for attempt in attempts:
+                    with pytest.raises(AccessDeniedError) as caught:
+                        attempt()
+                    said.append(str(caught.value))
+        assert set(said) == {"only the unbound store may name collections; give no collection_name"}
+        assert store.doc_types() == before, "nothing was created"
+        for doc_type in ("CR", "WO", "SOP"):
+            assert store.upsert_records([simple(doc_type=doc_type)]) == 1, "no name was taken"
+
+
+def test_a_session_may_spell_out_the_name_that_a_type_has_anyway(store: ChromaRecordStore) -> None:
+    a = store.for_session("A")
+    assert a.upsert_records([simple("a1", doc_type="wo")], collection_name="processed_WO") == 1
+    assert [d.id for d in a.query_doc_type("WO", "x", collection_name="processed_WO")] == ["a1"]
+    assert a.load_collection("cr", "processed_CR").collection == "processed_CR"
 
 
 def test_an_access_of_two_sessions_reads_both_and_writes_one(store: ChromaRecordStore) -> None:

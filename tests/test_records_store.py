@@ -7,7 +7,7 @@ import json
 import logging
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +199,19 @@ def test_a_collection_has_the_name_that_was_asked_for(store: ChromaRecordStore) 
         store.query_doc_type("WO", "x", collection_name="mine")
     with pytest.raises(CollectionMismatchError, match="'CR'"):
         store.upsert_records([simple("r2", doc_type="WO")], collection_name="mine")
+
+
+@pytest.mark.parametrize("name", ["processed_SOP", "processed_A-B_2", "processed_A_B.0123456789ab"])
+def test_a_collection_is_not_given_the_name_of_another_type(store: ChromaRecordStore, name: str) -> None:
+    attempts: list[Callable[[], Any]] = [
+        lambda: store.get_or_create_collection("WO", name), lambda: store.load_collection("WO", name),
+        lambda: store.upsert_records([simple(doc_type="WO")], collection_name=name),
+    ]  # fmt: skip
+    for attempt in attempts:
+        with pytest.raises(CollectionMismatchError, match="belongs to another type than 'WO'"):
+            attempt()
+    assert store.upsert_records([simple(doc_type="SOP")], collection_name="processed_SOP") == 1
+    assert store.get_or_create_collection("WO", "processed_sop").collection == "processed_sop"
 
 
 def test_types_that_chroma_cannot_spell_have_collections_of_their_own(store: ChromaRecordStore) -> None:

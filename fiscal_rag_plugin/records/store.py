@@ -125,6 +125,7 @@ class ChromaRecordStore:
         """The collection of a type, as a view with this store's access.
 
         Raises:
+            AccessDeniedError: a bound store gives another name than the type's own.
             CollectionMismatchError: the name is taken by another type, or by what are no records.
         """
         return self._view(self._collections.create(doc_type, collection_name, self._access))
@@ -134,6 +135,7 @@ class ChromaRecordStore:
 
         Raises:
             UnknownRecordTypeError: it was never created; lists the types that exist.
+            AccessDeniedError: a bound store gives another name than the type's own.
         """
         return self._view(self._collections.load(doc_type, collection_name, self._access))
 
