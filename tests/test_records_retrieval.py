@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,41 @@ def test_get_many_keeps_the_order_of_the_ids_and_says_what_is_missing(
     assert [record["record_id"] for record in found] == ["r3", "r0", "r2", "r3"]
     assert "'gone'" in caplog.text
     assert shelf.get_many([]) == []
+
+
+def test_no_id_is_no_record(shelf: ProcessedRecordStore) -> None:
+    shelf.add_record(simple("no chunk id"))
+    shelf.add_record(simple("blank", metadata={"chunk_id": " "}))
+    for nothing in (None, "", " "):
+        given: Any = nothing
+        assert shelf.get_by_chunk_id(given) is None
+        assert shelf.get(given) is None
+        assert shelf.get_many([given, "blank"]) == [shelf.get("blank")]
+        assert shelf.versions([given]) == {}
+
+
+@pytest.mark.parametrize("id", [{"$ne": "x"}, ["r1"], 7, True, b"r1", "\ud800"])
+def test_an_id_that_is_no_text_is_an_error_and_never_an_operator(
+    shelf: ProcessedRecordStore, id: Any
+) -> None:
+    shelf.add_record(simple("r1"))
+    attempts: list[Callable[[], Any]] = [
+        lambda: shelf.get(id), lambda: shelf.get_by_chunk_id(id),
+        lambda: shelf.get_many(["r1", id]), lambda: shelf.versions([id]),
+    ]  # fmt: skip
+    for attempt in attempts:
+        with pytest.raises(InvalidQueryError, match=r"id (is a str|contains a lone surrogate)"):
+            attempt()
+
+
+@pytest.mark.parametrize("ids", ["ca", None, 7])
+def test_ids_are_a_list_and_a_text_is_not_taken_for_its_letters(
+    shelf: ProcessedRecordStore, ids: Any
+) -> None:
+    shelf.add_record(simple("c"))
+    for ask in (shelf.get_many, shelf.versions):
+        with pytest.raises(InvalidQueryError, match="a list of ids"):
+            ask(ids)
 
 
 def test_a_malformed_record_is_not_added(

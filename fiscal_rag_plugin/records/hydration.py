@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from ..chunks import PRIVATE, copy_json
 from ..engines.base import ANYTHING, Condition, Record
+from ..errors import InvalidChunkError, InvalidQueryError
 from ..filters import parse_filter
 from .canonical import RecordJson, chunk_id_of, record_type
 from .drafts import hydrated
@@ -39,6 +40,7 @@ class ProcessedRecordStore:
 
     On an ``index`` it reads what that store holds, within its access, whichever process wrote it,
     and adds through it. Without one it is a collection in memory that belongs to its maker.
+    None is nobody's id; an id that is no text is an InvalidQueryError in every method.
     """
 
     def __init__(
@@ -77,19 +79,22 @@ class ProcessedRecordStore:
 
     def get_by_chunk_id(self, chunk_id: str) -> RecordJson | None:
         """The record of ``provenance.chunk_id``, None when there is none within access."""
-        return self._shelf.by_chunk(chunk_id)
+        wanted = _id(chunk_id, "a chunk id")
+        # A blank one names no record, although metadata may hold it.
+        return self._shelf.by_chunk(wanted) if wanted.strip() else None
 
     def get_many(self, record_ids: Sequence[str]) -> list[RecordJson]:
         """The records in the order of the ids, repeats included; missing ones are logged."""
-        found = self._shelf.versions(record_ids)
-        missing = [id for id in record_ids if not found.get(id)]
+        wanted = _ids(record_ids)
+        found = self._shelf.versions(wanted)
+        missing = [id for id in wanted if not found.get(id)]
         if missing:
             logger.warning("%d records are missing, the first is %.80r", len(missing), missing[0])
-        return [_copy(found[id][0]) for id in record_ids if found.get(id)]
+        return [_copy(found[id][0]) for id in wanted if found.get(id)]
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
         """Every record of each id within access: of a session and public, or of two types."""
-        found = self._shelf.versions(record_ids)
+        found = self._shelf.versions(_ids(record_ids))
         return {id: [_copy(record) for record in records] for id, records in found.items()}
 
     def all_record_ids(self) -> list[str]:
@@ -158,6 +163,26 @@ class InIndex:
     def _scan(self, condition: Condition) -> Iterator[Record]:
         for doc_type in self._store.doc_types():
             yield from self._store.load_collection(doc_type).scan(condition)
+
+
+def _ids(record_ids: object) -> list[str]:
+    if isinstance(record_ids, str) or not isinstance(record_ids, Iterable):
+        raise InvalidQueryError(
+            f"record_ids is a list of ids, not {type(record_ids).__name__}; for one record use get()"
+        )
+    return [_id(id, "a record id") for id in record_ids]
+
+
+def _id(value: object, what: str) -> str:
+    """``value`` when it is text, never an operator of a filter; for None "", which no record has."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidQueryError(f"{what} is a str, not {type(value).__name__}")
+    try:
+        return str(copy_json(value, what))
+    except InvalidChunkError as error:
+        raise InvalidQueryError(str(error)) from None
 
 
 def _copy(record: RecordJson) -> RecordJson:
