@@ -12,6 +12,7 @@ import pytest
 from fiscal_rag_plugin.access import Access
 from fiscal_rag_plugin.errors import AccessDeniedError, SettingsError
 from fiscal_rag_plugin.records import (
+    BadRecord,
     ChromaRecordStore,
     LCProcessedRetriever,
     ProcessedEvidenceStoreAdapter,
@@ -126,6 +127,42 @@ def test_a_record_that_claims_another_scope_is_skipped_and_reported(
     assert (report, [bad.number for bad in report.bad]) == ({"CR": 1}, [2])
     assert ProcessedRecordStore(index=b).get("b2") is None
     assert ProcessedRecordStore(index=store.for_session("A")).get("b2") is None
+
+
+UNUSABLE: list[dict[str, Any]] = [
+    {"source_scope": "internal"}, {"source_scope": ["private"]}, {"source_scope": {"private": 1}},
+    {"source_scope": 1}, {"source_scope": "public", "session_id": "x"}, {"session_id": 7}, {"session_id": ["A"]},
+    {"source_scope": "private", "session_id": 7}, {"source_scope": "private", "session_id": " "},
+]  # fmt: skip
+UNBOUND_ONLY: list[dict[str, Any]] = [{"session_id": "A"}, {"source_scope": "private"}]
+
+
+@pytest.mark.parametrize("session", [None, "A"])
+def test_a_record_whose_scope_cannot_be_used_is_skipped_and_the_others_are_written(
+    store: ChromaRecordStore, tmp_path: Path, session: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    claims = UNUSABLE + (UNBOUND_ONLY if session is None else [])
+    bad = [simple(f"bad{i}", metadata=claim) for i, claim in enumerate(claims)]
+    # The last one has the id of a good one, which stays.
+    given = [simple("first"), *bad, simple("last"), simple("first", "other", metadata=claims[0])]
+    numbers = [*range(2, len(bad) + 2), len(given)]
+    writer = store if session is None else store.for_session(session)
+    shelf = ProcessedRecordStore(index=writer)
+    path = write_jsonl(tmp_path / "r.jsonl", given)
+
+    report = writer.upsert_jsonl(path)
+    assert (report, [b.number for b in report.bad]) == ({"CR": 2}, numbers)
+    assert f"r.jsonl, line {numbers[-1]} is skipped" in caplog.text
+    in_batch: list[BadRecord] = []
+    assert writer.upsert_records(given, on_problem=in_batch.append) == 2
+    assert [b.number for b in in_batch] == numbers
+    in_shelf: list[BadRecord] = []
+    assert shelf.add_jsonl(path, on_problem=in_shelf.append) == 2
+    assert [b.number for b in in_shelf] == numbers
+    assert not shelf.add_record(bad[0], on_problem=in_shelf.append)
+    assert in_shelf[-1].number == 1
+    assert sorted(shelf.all_record_ids()) == ["first", "last", "p1", "p2"]
+    assert shelf.get("first") == simple("first")
 
 
 def test_the_operator_writes_public_records_unless_a_record_says_whose_it_is(

@@ -11,9 +11,9 @@ from ..chunks import PRIVATE, copy_json
 from ..engines.base import ANYTHING, Condition, Record
 from ..errors import InvalidChunkError, InvalidQueryError
 from ..filters import parse_filter
-from .canonical import RecordJson, chunk_id_of, record_type
+from .canonical import RecordJson, chunk_id_of
 from .drafts import hydrated
-from .lines import OnProblem, Problems, of_batch, of_file
+from .lines import Numbered, OnProblem, Problems, of_batch, of_file
 from .store import ChromaRecordStore
 
 logger = logging.getLogger(__name__)
@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 class Shelf(Protocol):
     """Where canonical records stand."""
 
-    def put(self, records: Sequence[RecordJson]) -> int:
-        """Add records, replacing those of the same id; returns how many."""
+    def put(self, records: Sequence[Numbered], problems: Problems) -> int:
+        """Add records, replacing those of the same id; returns how many. Bad ones go to ``problems``."""
         ...
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
@@ -63,15 +63,14 @@ class ProcessedRecordStore:
         """
         path = Path(jsonl_path)
         problems = Problems(f"{path.name}, line", on_problem)
-        records = {str(record["record_id"]): record for _, record in of_file(path, problems)}
-        added = self._shelf.put(list(records.values()))
+        added = self._shelf.put(list(of_file(path, problems)), problems)
         problems.log_total()
         return added
 
     def add_record(self, rec: object, *, on_problem: OnProblem | None = None) -> bool:
         """Add one record, replacing one with the same id; False when it is malformed."""
-        records = [record for _, record in of_batch([rec], Problems("record", on_problem))]
-        return self._shelf.put(records) == 1
+        problems = Problems("record", on_problem)
+        return self._shelf.put(list(of_batch([rec], problems)), problems) == 1
 
     def get(self, record_id: str) -> RecordJson | None:
         """The canonical record, None when there is none within access."""
@@ -106,8 +105,8 @@ class InMemory:
         self._records: dict[str, RecordJson] = {}
         self._by_chunk: dict[str, str] = {}
 
-    def put(self, records: Sequence[RecordJson]) -> int:
-        for record in records:
+    def put(self, records: Sequence[Numbered], problems: Problems) -> int:  # noqa: ARG002
+        for _, record in records:
             id = str(record["record_id"])
             before = self._records.get(id)
             old_chunk = None if before is None else chunk_id_of(before)
@@ -116,7 +115,7 @@ class InMemory:
             self._records[id] = record
             if (chunk := chunk_id_of(record)) is not None:
                 self._by_chunk[chunk] = id
-        return len(records)
+        return len({record["record_id"] for _, record in records})
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
         return {id: [self._records[id]] for id in record_ids if id in self._records}
@@ -135,11 +134,8 @@ class InIndex:
     def __init__(self, store: ChromaRecordStore) -> None:
         self._store = store
 
-    def put(self, records: Sequence[RecordJson]) -> int:
-        by_type: dict[str, list[RecordJson]] = {}
-        for record in records:
-            by_type.setdefault(record_type(record["doc_type"]), []).append(record)
-        return sum(self._store.upsert_records(part) for part in by_type.values())
+    def put(self, records: Sequence[Numbered], problems: Problems) -> int:
+        return sum(self._store.upsert_checked(records, problems).values())
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
         stored: list[Record] = []

@@ -27,6 +27,8 @@ class BadRecord:
 
 
 OnProblem: TypeAlias = Callable[[BadRecord], None]
+Numbered: TypeAlias = "tuple[int, RecordJson]"
+"""A record, and its line in a file or its place in a batch."""
 
 
 class Problems:
@@ -50,7 +52,7 @@ class Problems:
             logger.warning("%s: %d were skipped in all", self._where, len(self.bad))
 
 
-def of_file(path: Path, problems: Problems) -> Iterator[tuple[int, RecordJson]]:
+def of_file(path: Path, problems: Problems) -> Iterator[Numbered]:
     """(line number, record) of each good line; blank lines are nothing.
 
     Raises:
@@ -69,7 +71,7 @@ def of_file(path: Path, problems: Problems) -> Iterator[tuple[int, RecordJson]]:
         raise IngestError(f"{path.name}: cannot be read: {error.strerror or error}") from None
 
 
-def of_batch(records: Iterable[object], problems: Problems) -> Iterator[tuple[int, RecordJson]]:
+def of_batch(records: Iterable[object], problems: Problems) -> Iterator[Numbered]:
     """(place, record) of each good record of a batch."""
     for number, value in enumerate(records, start=1):
         try:
