@@ -381,6 +381,45 @@ def test_asset_id_joins_component_ids_in_order(
     assert found({"asset_id": "NONE"}) == []
 
 
+def test_operators_on_components_are_conditions_like_any_other(store: ChromaRecordStore) -> None:
+    for id, component in (("r1", "P-1"), ("r2", "P-2"), ("r3", "P-3")):
+        store.upsert_records([simple(id, metadata={"component_ids": [component, "ALL"], "n": int(id[1])})])
+
+    def found(filters: dict[str, Any]) -> list[str]:
+        return sorted(e["record_id"] for e in adapter(store).query("pump", top_k=9, filters=filters))
+
+    assert found({"component_ids": {"$any": ["P-1", "P-3"]}}) == ["r1", "r3"]
+    assert found({"component_ids": {"$all": ["P-1", "ALL"]}}) == ["r1"]
+    assert found({"asset_id": {"$contains": "P-2"}}) == ["r2"]
+    assert found({"component_ids": {"$any": ["P-1"]}, "asset_id": ["P-2"]}) == ["r1", "r2"], "any will do"
+    assert found({"component_ids": "P-1", "asset_id": {"$any": ["P-3"]}, "n": {"$gte": 2}}) == ["r3"]
+    narrowed = {"$or": [{"n": 1}, {"n": 2}], "component_ids": {"$any": ["ALL"]}, "asset_id": {}}
+    assert found(narrowed) == ["r1", "r2"]
+
+
+@pytest.mark.parametrize("key", ["component_ids", "asset_id"])
+@pytest.mark.parametrize(
+    "value",
+    [{"a": 1}, [{"a": 1}], [["P-1"]], {"$any": "P-1"}, {"$any": [["P-1"]]}, {7: 1}, b"P-1", object()],
+)
+def test_components_that_cannot_be_asked_for_are_an_error(
+    store: ChromaRecordStore, key: str, value: Any
+) -> None:
+    store.upsert_records([simple()])
+    with pytest.raises(InvalidFilterError):
+        adapter(store).query("pump", top_k=1, filters={key: value})
+
+
+@pytest.mark.parametrize("outer", ["$and", "doc_type"])
+def test_a_filter_that_is_nested_too_deep_is_an_error(store: ChromaRecordStore, outer: str) -> None:
+    store.upsert_records([simple()])
+    inner: dict[str, Any] = {"plant": "X"}
+    for _ in range(3_000):
+        inner = {"$and": [inner]}
+    with pytest.raises(InvalidFilterError, match="nested"):
+        store.query_doc_type("CR", "pump", filter_meta={outer: [inner]})
+
+
 def test_filters_choose_types_and_every_other_key_narrows(two: ChromaRecordStore) -> None:
     def found(filters: Any, **settings: Any) -> list[str]:
         return sorted(

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from ..engines.base import Condition, Hit
-from ..errors import InvalidQueryError
+from ..errors import InvalidFilterError, InvalidQueryError
 from ..filters import parse_filter
 from ..ranking import SearchQuery, check_parameters
 from .filters import record_where
@@ -27,7 +27,11 @@ def record_query(
     """
     if not isinstance(text, str) or not text.strip():
         raise InvalidQueryError("query_text must be a non-blank str")
-    condition = Condition(parse_filter(record_where(filter_meta)))
+    try:
+        where = record_where(filter_meta)
+    except RecursionError:
+        raise InvalidFilterError("filter_meta is nested too deep") from None
+    condition = Condition(parse_filter(where))
     query = SearchQuery(text=text, top_k=top_k, mode=mode, condition=condition, hybrid_weight=hybrid_weight)
     check_parameters(query)
     return query
