@@ -191,8 +191,10 @@ def test_view_weights_decide_and_a_weight_of_zero_leaves_a_type_out(two: ChromaR
 
 
 @pytest.mark.parametrize(
-    "weights", [{"SOP": 1.0}, {"CR": -1}, {"CR": True}, {"CR": float("inf")}, {"CR": "1"}]
-)
+    "weights",
+    [{"SOP": 1.0}, {"CR": -1}, {"CR": True}, {"CR": float("inf")}, {"CR": "1"}, {"CR": 10**400},
+     {"CR": -(10**5_000)}, {"CR": float("nan")}, {"CR": None}, [("CR", 1)], [], "CR", 1.0],
+)  # fmt: skip
 def test_a_weight_that_means_nothing_is_an_error(two: ChromaRecordStore, weights: Any) -> None:
     with pytest.raises(InvalidQueryError):
         retrieve(two, view_weights=weights)
@@ -215,13 +217,19 @@ def test_a_type_is_asked_once_in_whichever_cases_it_is_named(two: ChromaRecordSt
     assert ids(retrieve(two, doc_types=["cr", "CR", "Cr"])) == ["c1", "c2"]
     assert ids(retrieve(two, doc_types="cr")) == ["c1", "c2"]
     assert retrieve(two, doc_types=["cr"]).results[0].score == pytest.approx(1 / 61)
+    assert list(two.search("cr", "pump")) == ["CR"]
 
 
 def test_a_type_that_was_never_created_is_an_error_and_not_a_shorter_answer(two: ChromaRecordStore) -> None:
     with pytest.raises(UnknownRecordTypeError, match="there are: CR, WO"):
         retrieve(two, doc_types=["CR", "SOP"])
-    with pytest.raises(InvalidQueryError):
-        retrieve(two, doc_types=[])
+
+
+@pytest.mark.parametrize("doc_types", [None, [], (), 7])
+def test_no_type_to_ask_is_an_error(two: ChromaRecordStore, doc_types: Any) -> None:
+    for ask in (lambda: retrieve(two, doc_types=doc_types), lambda: two.search(doc_types, "pump")):
+        with pytest.raises(InvalidQueryError, match="doc_types"):
+            ask()
 
 
 def test_one_record_in_two_types_is_one_hit_with_both_ranks(two: ChromaRecordStore, tmp_path: Path) -> None:

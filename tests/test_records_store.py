@@ -28,6 +28,7 @@ from fiscal_rag_plugin.errors import (
 from fiscal_rag_plugin.llama.vector_store import FiscalVectorStore
 from fiscal_rag_plugin.records import (
     ChromaRecordStore,
+    InvalidRecordError,
     MixedRecordTypesError,
     ProcessedRecordStore,
     UnknownRecordTypeError,
@@ -102,6 +103,13 @@ def test_nothing_in_nothing_written(store: ChromaRecordStore) -> None:
     assert store.upsert_records([]) == 0
     assert store.upsert_records([{"bad": 1}], doc_type="CR") == 0
     assert store.doc_types() == []
+
+
+@pytest.mark.parametrize("given", [None, simple(), {}, "r1", b"r1", 7])
+def test_what_is_no_list_of_records_is_an_error_that_says_so(store: ChromaRecordStore, given: Any) -> None:
+    with pytest.raises(InvalidRecordError, match=r"a list of records.*pass one record as"):
+        store.upsert_records(given)
+    assert store.upsert_records(value for value in [simple()]) == 1
 
 
 def test_a_mixed_batch_is_a_value_error_that_lists_up_to_ten_ids_and_writes_nothing(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -72,7 +72,15 @@ def of_file(path: Path, problems: Problems) -> Iterator[Numbered]:
 
 
 def of_batch(records: Iterable[object], problems: Problems) -> Iterator[Numbered]:
-    """(place, record) of each good record of a batch."""
+    """(place, record) of each good record of a batch.
+
+    Raises:
+        InvalidRecordError: there is no batch: a single record, a text, or nothing.
+    """
+    if isinstance(records, (Mapping, str, bytes)) or not isinstance(records, Iterable):
+        raise InvalidRecordError(
+            f"records is a list of records, not {type(records).__name__}; pass one record as [record]"
+        )
     for number, value in enumerate(records, start=1):
         try:
             yield number, canonical(value)

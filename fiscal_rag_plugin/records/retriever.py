@@ -15,7 +15,7 @@ from .canonical import RecordJson, block, record_type
 from .drafts import hydrated
 from .fusion import Fused, check_weight, fuse
 from .hydration import ProcessedRecordStore
-from .search import DEFAULT_HYBRID_WEIGHT, document_of, score_of
+from .search import DEFAULT_HYBRID_WEIGHT, asked_types, document_of, score_of
 from .snippets import check_preference, select_processed_snippet
 from .store import ChromaRecordStore
 
@@ -86,9 +86,8 @@ class LCProcessedRetriever:
         """
         check_top_k(k_final)
         check_preference(snippet_preference)
-        types = [doc_types] if isinstance(doc_types, str) else list(doc_types)
-        wanted = list(dict.fromkeys(record_type(doc_type) for doc_type in types))
-        weights = _weights(view_weights or {}, wanted)
+        wanted = asked_types(doc_types)
+        weights = _weights({} if view_weights is None else view_weights, wanted)
         self._say_rrf(fusion)
         found = self.manager.search(
             wanted, query_text, top_k=top_k_per_doc_type, filter_meta=filter_meta,
@@ -143,6 +142,10 @@ def _result(entry: Fused, record: RecordJson | None, preference: str) -> Retriev
 
 
 def _weights(view_weights: Mapping[str, float], types: Iterable[str]) -> dict[str, float]:
+    if not isinstance(view_weights, Mapping):
+        raise InvalidQueryError(
+            f"view_weights is a dict of weights by type, not {type(view_weights).__name__}"
+        )
     weights = {
         record_type(t): check_weight(weight, f"the weight of {t!r:.40}")
         for t, weight in view_weights.items()

@@ -18,7 +18,6 @@ from ..engines.base import Hit
 from ..errors import (
     AccessDeniedError,
     InvalidChunkError,
-    InvalidQueryError,
     NotPicklableError,
     SettingsError,
 )
@@ -29,7 +28,7 @@ from .collections import RecordCollections
 from .drafts import draft_of
 from .errors import MixedRecordTypesError
 from .lines import BadRecord, Numbered, OnProblem, Problems, of_batch, of_file
-from .search import DEFAULT_HYBRID_WEIGHT, DEFAULT_MODE, document_of, record_query
+from .search import DEFAULT_HYBRID_WEIGHT, DEFAULT_MODE, asked_types, document_of, record_query
 
 MAX_LISTED_IDS = 10
 
@@ -156,6 +155,7 @@ class ChromaRecordStore:
         already with the same embedding text is not embedded again.
 
         Raises:
+            InvalidRecordError: ``records`` is no list of records but one of them, or nothing.
             MixedRecordTypesError: records of several types; lists up to ten of the others' ids.
         """
         problems = Problems("record", on_problem)
@@ -254,9 +254,7 @@ class ChromaRecordStore:
             query_text, top_k=top_k, filter_meta=filter_meta,
             mode=self._mode if mode is None else mode, hybrid_weight=hybrid_weight,
         )  # fmt: skip
-        views = {record_type(t): self.load_collection(t, collection_name) for t in doc_types}
-        if not views:
-            raise InvalidQueryError("doc_types must name at least one type")
+        views = {t: self.load_collection(t, collection_name) for t in asked_types(doc_types)}
         first = next(iter(views.values()))
         if first.embedder is not None or query.mode != "sparse":
             query = replace(query, vector=first.embed_query(query_text))
