@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -349,6 +350,19 @@ def test_evidence_has_what_a_reader_needs(store: ChromaRecordStore) -> None:
         "record_id": "r1", "chunk_id": "c1", "snippet": "pump seal leak", "doc_id": "d1", "doc_type": "CR",
         "component_id": "P-1", "metadata": {"component_id": "P-1", "plant": "X"}, "record": value, "missing": False,
     }  # fmt: skip
+
+
+def test_words_searched_without_a_model_give_no_similarity_and_strict_json(
+    two: ChromaRecordStore,
+) -> None:
+    two.close()
+    with ChromaRecordStore(two.persist_directory, mode="sparse") as store:
+        [result] = retrieve(store, doc_types=["WO"], query_text="pump repair", k_final=1).results
+        assert (result.record_id, result.similarity) == ("w2", None)
+        assert (result.per_view["WO"]["rank"], result.per_view["WO"]["similarity"]) == (1, None)
+        found = adapter(store).query("pump repair", top_k=4)
+        assert [evidence["similarity"] for evidence in found] == [None] * len(found)
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 def test_a_chunk_id_falls_back_from_provenance_to_the_index_to_the_record_id(

@@ -28,17 +28,17 @@ VECTOR_METADATA = "_vector_metadata"
 class RetrieveResult:
     """One fused hit. A record that cannot be hydrated is None, and so is its snippet: it is never blank.
 
-    ``score`` is the fused value and makes the order, ``similarity`` the cosine. ``per_view`` has
-    rank (from 1), score and similarity in each type. ``metadata`` is the canonical record's, the
-    index's own under ``_vector_metadata``.
+    ``score`` is the fused value and makes the order, ``similarity`` the cosine, None where words
+    were searched without a model. ``per_view`` has rank (from 1), score and similarity in each
+    type. ``metadata`` is the canonical record's, the index's own under ``_vector_metadata``.
     """
 
     record_id: str
     snippet: str | None
     metadata: dict[str, Any]
-    per_view: dict[str, dict[str, float]]
+    per_view: dict[str, dict[str, float | None]]
     score: float
-    similarity: float
+    similarity: float | None
     record: RecordJson | None
 
     @property
@@ -134,10 +134,10 @@ def _result(entry: Fused, record: RecordJson | None, preference: str) -> Retriev
         snippet=None if record is None else select_processed_snippet(record, preference),
         metadata={**canonical, VECTOR_METADATA: document_of(hit).metadata},
         per_view={
-            doc_type: {"rank": rank, "score_raw": score_of(h), "similarity": h.similarity}
+            doc_type: {"rank": rank, "score_raw": score_of(h), "similarity": h.score}
             for doc_type, (rank, h) in entry.views.items()
         },
-        score=entry.score, similarity=hit.similarity, record=record,
+        score=entry.score, similarity=hit.score, record=record,
     )  # fmt: skip
 
 
