@@ -12,6 +12,7 @@ import pytest
 from fiscal_rag_plugin.access import Access
 from fiscal_rag_plugin.errors import AccessDeniedError, SettingsError
 from fiscal_rag_plugin.records import (
+    BadRecord,
     ChromaRecordStore,
     LCProcessedRetriever,
     ProcessedEvidenceStoreAdapter,
@@ -128,6 +129,42 @@ def test_a_record_that_claims_another_scope_is_skipped_and_reported(
     assert ProcessedRecordStore(index=store.for_session("A")).get("b2") is None
 
 
+UNUSABLE: list[dict[str, Any]] = [
+    {"source_scope": "internal"}, {"source_scope": ["private"]}, {"source_scope": {"private": 1}},
+    {"source_scope": 1}, {"source_scope": "public", "session_id": "x"}, {"session_id": 7}, {"session_id": ["A"]},
+    {"source_scope": "private", "session_id": 7}, {"source_scope": "private", "session_id": " "},
+]  # fmt: skip
+UNBOUND_ONLY: list[dict[str, Any]] = [{"session_id": "A"}, {"source_scope": "private"}]
+
+
+@pytest.mark.parametrize("session", [None, "A"])
+def test_a_record_whose_scope_cannot_be_used_is_skipped_and_the_others_are_written(
+    store: ChromaRecordStore, tmp_path: Path, session: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    claims = UNUSABLE + (UNBOUND_ONLY if session is None else [])
+    bad = [simple(f"bad{i}", metadata=claim) for i, claim in enumerate(claims)]
+    # The last one has the id of a good one, which stays.
+    given = [simple("first"), *bad, simple("last"), simple("first", "other", metadata=claims[0])]
+    numbers = [*range(2, len(bad) + 2), len(given)]
+    writer = store if session is None else store.for_session(session)
+    shelf = ProcessedRecordStore(index=writer)
+    path = write_jsonl(tmp_path / "r.jsonl", given)
+
+    report = writer.upsert_jsonl(path)
+    assert (report, [b.number for b in report.bad]) == ({"CR": 2}, numbers)
+    assert f"r.jsonl, line {numbers[-1]} is skipped" in caplog.text
+    in_batch: list[BadRecord] = []
+    assert writer.upsert_records(given, on_problem=in_batch.append) == 2
+    assert [b.number for b in in_batch] == numbers
+    in_shelf: list[BadRecord] = []
+    assert shelf.add_jsonl(path, on_problem=in_shelf.append) == 2
+    assert [b.number for b in in_shelf] == numbers
+    assert not shelf.add_record(bad[0], on_problem=in_shelf.append)
+    assert in_shelf[-1].number == 1
+    assert sorted(shelf.all_record_ids()) == ["first", "last", "p1", "p2"]
+    assert shelf.get("first") == simple("first")
+
+
 def test_the_operator_writes_public_records_unless_a_record_says_whose_it_is(
     store: ChromaRecordStore,
 ) -> None:
@@ -184,7 +221,7 @@ def test_a_session_creates_no_collection_whose_name_is_its_own_text(
     path = write_jsonl(tmp_path / "r.jsonl", [simple("a1"), simple("a2", doc_type=SECRET)])
     attempts: list[Callable[[], Any]] = [
         lambda: a.upsert_jsonl(path), lambda: a.upsert_records([simple("a2", doc_type=SECRET)]),
-        lambda: a.get_or_create_collection("CR", SECRET),
+        lambda: a.get_or_create_collection(SECRET),
     ]  # fmt: skip
     for attempt in attempts:
         with pytest.raises(
@@ -194,6 +231,48 @@ def test_a_session_creates_no_collection_whose_name_is_its_own_text(
     assert ProcessedRecordStore(index=a).get("a1") is None, "nothing of the file was written"
     store.get_or_create_collection(SECRET)
     assert a.upsert_jsonl(path) == {"CR": 1, SECRET.upper(): 1}
+
+
+@pytest.mark.parametrize("others", ["nobody", "session", "operator"])
+def test_a_session_that_names_a_collection_is_told_the_same_whatever_others_have(
+    tmp_path: Path, others: str
+) -> None:
+    pairs = [
+        ("WO", "processed_SOP"), ("WO", "processed_CR"), ("SOP", "mine"), ("CR", SECRET), ("WO", ""),
+        ("NEW", "processed_X.0123456789ab"), ("WO", "\ud800"),
+    ]  # fmt: skip
+    with ChromaRecordStore(tmp_path / "db", embed_model=HashEmbedder(32)) as store:
+        if others == "session":
+            store.for_session("B").upsert_records([simple("b1", doc_type="SOP")])
+        if others == "operator":
+            store.upsert_records([simple("p1", doc_type="SOP")])
+            store.get_or_create_collection("SOP", "mine")
+        before = store.doc_types()
+        said = []
+        for bound in (store.for_session("A"), store.for_access(Access(read={"A", "C"}, write="C"))):
+            for t, name in pairs:
+                attempts: list[Callable[[], Any]] = [
+                    lambda b=bound, t=t, n=name: b.get_or_create_collection(t, n),
+                    lambda b=bound, t=t, n=name: b.load_collection(t, n),
+                    lambda b=bound, t=t, n=name: b.upsert_records([simple(doc_type=t)], collection_name=n),
+                    lambda b=bound, t=t, n=name: b.query_doc_type(t, "pump", collection_name=n),
+                    lambda b=bound, t=t, n=name: b.search([t], "pump", collection_name=n),
+                ]  # fmt: skip
+                for attempt in attempts:
+                    with pytest.raises(AccessDeniedError) as caught:
+                        attempt()
+                    said.append(str(caught.value))
+        assert set(said) == {"only the unbound store may name collections; give no collection_name"}
+        assert store.doc_types() == before, "nothing was created"
+        for doc_type in ("CR", "WO", "SOP"):
+            assert store.upsert_records([simple(doc_type=doc_type)]) == 1, "no name was taken"
+
+
+def test_a_session_may_spell_out_the_name_that_a_type_has_anyway(store: ChromaRecordStore) -> None:
+    a = store.for_session("A")
+    assert a.upsert_records([simple("a1", doc_type="wo")], collection_name="processed_WO") == 1
+    assert [d.id for d in a.query_doc_type("WO", "x", collection_name="processed_WO")] == ["a1"]
+    assert a.load_collection("cr", "processed_CR").collection == "processed_CR"
 
 
 def test_an_access_of_two_sessions_reads_both_and_writes_one(store: ChromaRecordStore) -> None:

@@ -19,7 +19,7 @@ from fiscal_rag_plugin.records.errors import InvalidRecordError
 from fiscal_rag_plugin.records.filters import record_where
 from fiscal_rag_plugin.records.fusion import fuse
 from fiscal_rag_plugin.records.lines import BadRecord, Problems, of_file
-from fiscal_rag_plugin.records.naming import collection_name_for_doc_type
+from fiscal_rag_plugin.records.naming import collection_name_for_doc_type, is_default_name
 from fiscal_rag_plugin.records.snippets import select_processed_snippet
 from tests.records import records, simple
 
@@ -159,6 +159,14 @@ def test_collection_names_are_valid_stable_and_one_a_type() -> None:
         validate_collection_name(name)
     assert names[:2] == ["processed_CR", "processed_A_B"]
     assert collection_name_for_doc_type("A/B") == "processed_A_B.998d3ed8983a"
+    assert all(is_default_name(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    "name", ["mine", "processed", "processed_", "processed_cr", "processed_A__B", "other_CR"]
+)
+def test_a_name_that_no_type_has_of_itself_is_free(name: str) -> None:
+    assert not is_default_name(name)
 
 
 # --- filters ----------------------------------------------------------------------------------------

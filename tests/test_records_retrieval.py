@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,41 @@ def test_get_many_keeps_the_order_of_the_ids_and_says_what_is_missing(
     assert [record["record_id"] for record in found] == ["r3", "r0", "r2", "r3"]
     assert "'gone'" in caplog.text
     assert shelf.get_many([]) == []
+
+
+def test_no_id_is_no_record(shelf: ProcessedRecordStore) -> None:
+    shelf.add_record(simple("no chunk id"))
+    shelf.add_record(simple("blank", metadata={"chunk_id": " "}))
+    for nothing in (None, "", " "):
+        given: Any = nothing
+        assert shelf.get_by_chunk_id(given) is None
+        assert shelf.get(given) is None
+        assert shelf.get_many([given, "blank"]) == [shelf.get("blank")]
+        assert shelf.versions([given]) == {}
+
+
+@pytest.mark.parametrize("id", [{"$ne": "x"}, ["r1"], 7, True, b"r1", "\ud800"])
+def test_an_id_that_is_no_text_is_an_error_and_never_an_operator(
+    shelf: ProcessedRecordStore, id: Any
+) -> None:
+    shelf.add_record(simple("r1"))
+    attempts: list[Callable[[], Any]] = [
+        lambda: shelf.get(id), lambda: shelf.get_by_chunk_id(id),
+        lambda: shelf.get_many(["r1", id]), lambda: shelf.versions([id]),
+    ]  # fmt: skip
+    for attempt in attempts:
+        with pytest.raises(InvalidQueryError, match=r"id (is a str|contains a lone surrogate)"):
+            attempt()
+
+
+@pytest.mark.parametrize("ids", ["ca", None, 7])
+def test_ids_are_a_list_and_a_text_is_not_taken_for_its_letters(
+    shelf: ProcessedRecordStore, ids: Any
+) -> None:
+    shelf.add_record(simple("c"))
+    for ask in (shelf.get_many, shelf.versions):
+        with pytest.raises(InvalidQueryError, match="a list of ids"):
+            ask(ids)
 
 
 def test_a_malformed_record_is_not_added(
@@ -156,8 +192,10 @@ def test_view_weights_decide_and_a_weight_of_zero_leaves_a_type_out(two: ChromaR
 
 
 @pytest.mark.parametrize(
-    "weights", [{"SOP": 1.0}, {"CR": -1}, {"CR": True}, {"CR": float("inf")}, {"CR": "1"}]
-)
+    "weights",
+    [{"SOP": 1.0}, {"CR": -1}, {"CR": True}, {"CR": float("inf")}, {"CR": "1"}, {"CR": 10**400},
+     {"CR": -(10**5_000)}, {"CR": float("nan")}, {"CR": None}, [("CR", 1)], [], "CR", 1.0],
+)  # fmt: skip
 def test_a_weight_that_means_nothing_is_an_error(two: ChromaRecordStore, weights: Any) -> None:
     with pytest.raises(InvalidQueryError):
         retrieve(two, view_weights=weights)
@@ -180,13 +218,19 @@ def test_a_type_is_asked_once_in_whichever_cases_it_is_named(two: ChromaRecordSt
     assert ids(retrieve(two, doc_types=["cr", "CR", "Cr"])) == ["c1", "c2"]
     assert ids(retrieve(two, doc_types="cr")) == ["c1", "c2"]
     assert retrieve(two, doc_types=["cr"]).results[0].score == pytest.approx(1 / 61)
+    assert list(two.search("cr", "pump")) == ["CR"]
 
 
 def test_a_type_that_was_never_created_is_an_error_and_not_a_shorter_answer(two: ChromaRecordStore) -> None:
     with pytest.raises(UnknownRecordTypeError, match="there are: CR, WO"):
         retrieve(two, doc_types=["CR", "SOP"])
-    with pytest.raises(InvalidQueryError):
-        retrieve(two, doc_types=[])
+
+
+@pytest.mark.parametrize("doc_types", [None, [], (), 7])
+def test_no_type_to_ask_is_an_error(two: ChromaRecordStore, doc_types: Any) -> None:
+    for ask in (lambda: retrieve(two, doc_types=doc_types), lambda: two.search(doc_types, "pump")):
+        with pytest.raises(InvalidQueryError, match="doc_types"):
+            ask()
 
 
 def test_one_record_in_two_types_is_one_hit_with_both_ranks(two: ChromaRecordStore, tmp_path: Path) -> None:
@@ -308,6 +352,19 @@ def test_evidence_has_what_a_reader_needs(store: ChromaRecordStore) -> None:
     }  # fmt: skip
 
 
+def test_words_searched_without_a_model_give_no_similarity_and_strict_json(
+    two: ChromaRecordStore,
+) -> None:
+    two.close()
+    with ChromaRecordStore(two.persist_directory, mode="sparse") as store:
+        [result] = retrieve(store, doc_types=["WO"], query_text="pump repair", k_final=1).results
+        assert (result.record_id, result.similarity) == ("w2", None)
+        assert (result.per_view["WO"]["rank"], result.per_view["WO"]["similarity"]) == (1, None)
+        found = adapter(store).query("pump repair", top_k=4)
+        assert [evidence["similarity"] for evidence in found] == [None] * len(found)
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
 def test_a_chunk_id_falls_back_from_provenance_to_the_index_to_the_record_id(
     store: ChromaRecordStore,
 ) -> None:
@@ -344,6 +401,45 @@ def test_asset_id_joins_component_ids_in_order(
     assert found({"component_ids": ["P-3"], "asset_id": None}) == ["r3"]
     assert found({"component_ids": [], "asset_id": ""}) == ["r1", "r2", "r3"]
     assert found({"asset_id": "NONE"}) == []
+
+
+def test_operators_on_components_are_conditions_like_any_other(store: ChromaRecordStore) -> None:
+    for id, component in (("r1", "P-1"), ("r2", "P-2"), ("r3", "P-3")):
+        store.upsert_records([simple(id, metadata={"component_ids": [component, "ALL"], "n": int(id[1])})])
+
+    def found(filters: dict[str, Any]) -> list[str]:
+        return sorted(e["record_id"] for e in adapter(store).query("pump", top_k=9, filters=filters))
+
+    assert found({"component_ids": {"$any": ["P-1", "P-3"]}}) == ["r1", "r3"]
+    assert found({"component_ids": {"$all": ["P-1", "ALL"]}}) == ["r1"]
+    assert found({"asset_id": {"$contains": "P-2"}}) == ["r2"]
+    assert found({"component_ids": {"$any": ["P-1"]}, "asset_id": ["P-2"]}) == ["r1", "r2"], "any will do"
+    assert found({"component_ids": "P-1", "asset_id": {"$any": ["P-3"]}, "n": {"$gte": 2}}) == ["r3"]
+    narrowed = {"$or": [{"n": 1}, {"n": 2}], "component_ids": {"$any": ["ALL"]}, "asset_id": {}}
+    assert found(narrowed) == ["r1", "r2"]
+
+
+@pytest.mark.parametrize("key", ["component_ids", "asset_id"])
+@pytest.mark.parametrize(
+    "value",
+    [{"a": 1}, [{"a": 1}], [["P-1"]], {"$any": "P-1"}, {"$any": [["P-1"]]}, {7: 1}, b"P-1", object()],
+)
+def test_components_that_cannot_be_asked_for_are_an_error(
+    store: ChromaRecordStore, key: str, value: Any
+) -> None:
+    store.upsert_records([simple()])
+    with pytest.raises(InvalidFilterError):
+        adapter(store).query("pump", top_k=1, filters={key: value})
+
+
+@pytest.mark.parametrize("outer", ["$and", "doc_type"])
+def test_a_filter_that_is_nested_too_deep_is_an_error(store: ChromaRecordStore, outer: str) -> None:
+    store.upsert_records([simple()])
+    inner: dict[str, Any] = {"plant": "X"}
+    for _ in range(3_000):
+        inner = {"$and": [inner]}
+    with pytest.raises(InvalidFilterError, match="nested"):
+        store.query_doc_type("CR", "pump", filter_meta={outer: [inner]})
 
 
 def test_filters_choose_types_and_every_other_key_narrows(two: ChromaRecordStore) -> None:

@@ -7,7 +7,7 @@ import json
 import logging
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from fiscal_rag_plugin.errors import (
 from fiscal_rag_plugin.llama.vector_store import FiscalVectorStore
 from fiscal_rag_plugin.records import (
     ChromaRecordStore,
+    InvalidRecordError,
     MixedRecordTypesError,
     ProcessedRecordStore,
     UnknownRecordTypeError,
@@ -102,6 +103,13 @@ def test_nothing_in_nothing_written(store: ChromaRecordStore) -> None:
     assert store.upsert_records([]) == 0
     assert store.upsert_records([{"bad": 1}], doc_type="CR") == 0
     assert store.doc_types() == []
+
+
+@pytest.mark.parametrize("given", [None, simple(), {}, "r1", b"r1", 7])
+def test_what_is_no_list_of_records_is_an_error_that_says_so(store: ChromaRecordStore, given: Any) -> None:
+    with pytest.raises(InvalidRecordError, match=r"a list of records.*pass one record as"):
+        store.upsert_records(given)
+    assert store.upsert_records(value for value in [simple()]) == 1
 
 
 def test_a_mixed_batch_is_a_value_error_that_lists_up_to_ten_ids_and_writes_nothing(
@@ -199,6 +207,19 @@ def test_a_collection_has_the_name_that_was_asked_for(store: ChromaRecordStore) 
         store.query_doc_type("WO", "x", collection_name="mine")
     with pytest.raises(CollectionMismatchError, match="'CR'"):
         store.upsert_records([simple("r2", doc_type="WO")], collection_name="mine")
+
+
+@pytest.mark.parametrize("name", ["processed_SOP", "processed_A-B_2", "processed_A_B.0123456789ab"])
+def test_a_collection_is_not_given_the_name_of_another_type(store: ChromaRecordStore, name: str) -> None:
+    attempts: list[Callable[[], Any]] = [
+        lambda: store.get_or_create_collection("WO", name), lambda: store.load_collection("WO", name),
+        lambda: store.upsert_records([simple(doc_type="WO")], collection_name=name),
+    ]  # fmt: skip
+    for attempt in attempts:
+        with pytest.raises(CollectionMismatchError, match="belongs to another type than 'WO'"):
+            attempt()
+    assert store.upsert_records([simple(doc_type="SOP")], collection_name="processed_SOP") == 1
+    assert store.get_or_create_collection("WO", "processed_sop").collection == "processed_sop"
 
 
 def test_types_that_chroma_cannot_spell_have_collections_of_their_own(store: ChromaRecordStore) -> None:

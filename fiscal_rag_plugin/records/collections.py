@@ -22,7 +22,7 @@ from ..filters import parse_filter
 from ..view import View
 from .canonical import RECORD_TYPES, record_type
 from .errors import UnknownRecordTypeError
-from .naming import collection_name_for_doc_type
+from .naming import collection_name_for_doc_type, is_default_name
 
 _MARK = "records:"
 _PRIVATE_ONES = Condition(parse_filter({SCOPE_KEY: PRIVATE}))
@@ -60,8 +60,9 @@ class RecordCollections:
 
         Raises:
             UnknownRecordTypeError: it does not; lists the types that do.
+            AccessDeniedError, CollectionMismatchError: see :meth:`_named`.
         """
-        doc_type, name = self._named(doc_type, name)
+        doc_type, name = self._named(doc_type, name, access)
         mark = self._marks().get(name)
         corpus = None if mark is None else self._opened(name)
         if mark is None or corpus is None or not _exists(mark, corpus, access):
@@ -76,14 +77,14 @@ class RecordCollections:
         """The collection of a type, created when it is absent.
 
         Raises:
-            AccessDeniedError: this access writes no session.
+            AccessDeniedError: this access writes no session, or names a collection.
             UnknownRecordTypeError: a session asks for a type that is none of RECORD_TYPES and that the
                 operator has not created.
             CollectionMismatchError: the name is taken, by another type or by what are no records.
         """
         if access is not None and access.write is None:
             raise AccessDeniedError("this store writes no session, so it creates no collection")
-        doc_type, name = self._named(doc_type, name)
+        doc_type, name = self._named(doc_type, name, access)
         with self._guard:
             mark = self._marks().get(name)
             if access is not None and not (mark is not None and mark.public):
@@ -119,11 +120,27 @@ class RecordCollections:
                 f"use: {there}"
             )
 
-    def _named(self, doc_type: str, name: str | None) -> tuple[str, str]:
+    def _named(self, doc_type: str, name: str | None, access: Access | None) -> tuple[str, str]:
+        """The type, and the name of its collection: ``name``, or the type's own one without it.
+
+        Decided before anything is looked up: what a session is told here must not depend on what
+        others have, and no name that is a type's own may come to hold another type.
+
+        Raises:
+            AccessDeniedError: a bound access gives another name than the type's own.
+            CollectionMismatchError: ``name`` is the own name of another type.
+        """
         doc_type = record_type(doc_type)
-        if name is None:
-            name = collection_name_for_doc_type(doc_type, self.prefix)
-        return doc_type, validate_collection_name(name)
+        own = collection_name_for_doc_type(doc_type, self.prefix)
+        if name is None or name == own:
+            return doc_type, validate_collection_name(own)
+        if access is not None:
+            raise AccessDeniedError("only the unbound store may name collections; give no collection_name")
+        if is_default_name(validate_collection_name(name), self.prefix):
+            raise CollectionMismatchError(
+                f"collection name {name!r} belongs to another type than {doc_type!r}; choose another name"
+            )
+        return doc_type, name
 
     def _marks(self) -> dict[str, Mark]:
         self.check_usable()

@@ -9,12 +9,13 @@ from typing import Any
 from ..errors import InvalidFilterError
 from ..ranking import check_top_k
 from .canonical import block
+from .drafts import COMPONENTS_KEY
 from .errors import UnknownRecordTypeError
 from .retriever import VECTOR_METADATA, LCProcessedRetriever, RetrieveResult, first_of
 from .search import DEFAULT_HYBRID_WEIGHT
 
 _TYPE_KEYS = ("doc_type", "doc_types")
-_COMPONENT_KEYS = ("component_ids", "asset_id")
+_COMPONENT_KEYS = (COMPONENTS_KEY, "asset_id")
 
 
 @dataclass
@@ -41,9 +42,9 @@ class ProcessedEvidenceStoreAdapter:
         """At most ``min(top_k, k_final)`` pieces of evidence, best first.
 
         ``filters``: ``doc_type`` or ``doc_types`` choose the collections; ``component_ids`` and
-        then ``asset_id`` name components, any of which will do; every other key is a filter on
-        metadata, see ``record_where``. A record that cannot be hydrated has ``record`` and
-        ``snippet`` None and ``missing`` True.
+        then ``asset_id`` name components, or have operators on them, and any of these will do;
+        every other key is a filter on metadata, see ``record_where``. A record that cannot be
+        hydrated has ``record`` and ``snippet`` None and ``missing`` True.
 
         Raises:
             UnknownRecordTypeError: a type was never created, or none exists.
@@ -53,9 +54,8 @@ class ProcessedEvidenceStoreAdapter:
         given = dict(filters or {})
         k = min(check_top_k(top_k), check_top_k(self.k_final))
         doc_types = [t for key in _TYPE_KEYS for t in _listed(given.pop(key, None))]
-        components = [c for key in _COMPONENT_KEYS for c in _listed(given.pop(key, None))]
-        if components:
-            given["component_ids"] = list(dict.fromkeys(components))
+        asked = [given.pop(key, None) for key in _COMPONENT_KEYS]
+        given = _with_components(given, asked)
         pack = self.retriever.query_doc_types(
             doc_types=doc_types or self._default_types(),
             query_text=query_text, top_k_per_doc_type=self.top_k_per_doc_type, k_final=k,
@@ -71,6 +71,18 @@ class ProcessedEvidenceStoreAdapter:
                 f"no record type exists in {self.retriever.manager.persist_directory}; upsert records first"
             )
         return types
+
+
+def _with_components(given: dict[str, Any], asked: list[Any]) -> dict[str, Any]:
+    """``given`` with what was asked of components as one condition."""
+    operators = [{COMPONENTS_KEY: value} for value in asked if isinstance(value, Mapping) and value]
+    components = [c for value in asked if not isinstance(value, Mapping) for c in _listed(value)]
+    if wrong := [c for c in components if not isinstance(c, (str, int, float))]:
+        raise InvalidFilterError(f"a component is a str or a number, not {type(wrong[0]).__name__}")
+    named = {COMPONENTS_KEY: list(dict.fromkeys(components))} if components else {}
+    if not operators:
+        return {**given, **named}
+    return {"$and": [given, {"$or": [named, *operators] if named else operators}]}
 
 
 def _listed(value: Any) -> list[Any]:

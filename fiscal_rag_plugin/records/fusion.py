@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -39,7 +40,9 @@ def fuse(found: Mapping[str, Sequence[Hit]], weights: Mapping[str, float], k: in
 
 def check_weight(weight: object, what: str) -> float:
     """``weight`` when it is a finite number of at least 0, not a bool."""
-    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-    if not number or not 0 <= float(weight) < float("inf"):  # type: ignore[arg-type]
-        raise InvalidQueryError(f"{what} must be a finite number of at least 0, not {weight!r:.40}")
-    return float(weight)  # type: ignore[arg-type]
+    if isinstance(weight, (int, float)) and not isinstance(weight, bool):
+        # An int may be beyond float, and too long to be printed.
+        if 0 <= weight <= sys.float_info.max:
+            return float(weight)
+        raise InvalidQueryError(f"{what} must be a finite number of at least 0")
+    raise InvalidQueryError(f"{what} must be a number, not {type(weight).__name__}")

@@ -9,10 +9,11 @@ from typing import Protocol, cast
 
 from ..chunks import PRIVATE, copy_json
 from ..engines.base import ANYTHING, Condition, Record
+from ..errors import InvalidChunkError, InvalidQueryError
 from ..filters import parse_filter
-from .canonical import RecordJson, chunk_id_of, record_type
+from .canonical import RecordJson, chunk_id_of
 from .drafts import hydrated
-from .lines import OnProblem, Problems, of_batch, of_file
+from .lines import Numbered, OnProblem, Problems, of_batch, of_file
 from .store import ChromaRecordStore
 
 logger = logging.getLogger(__name__)
@@ -21,8 +22,8 @@ logger = logging.getLogger(__name__)
 class Shelf(Protocol):
     """Where canonical records stand."""
 
-    def put(self, records: Sequence[RecordJson]) -> int:
-        """Add records, replacing those of the same id; returns how many."""
+    def put(self, records: Sequence[Numbered], problems: Problems) -> int:
+        """Add records, replacing those of the same id; returns how many. Bad ones go to ``problems``."""
         ...
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
@@ -39,6 +40,7 @@ class ProcessedRecordStore:
 
     On an ``index`` it reads what that store holds, within its access, whichever process wrote it,
     and adds through it. Without one it is a collection in memory that belongs to its maker.
+    None is nobody's id; an id that is no text is an InvalidQueryError in every method.
     """
 
     def __init__(
@@ -61,15 +63,14 @@ class ProcessedRecordStore:
         """
         path = Path(jsonl_path)
         problems = Problems(f"{path.name}, line", on_problem)
-        records = {str(record["record_id"]): record for _, record in of_file(path, problems)}
-        added = self._shelf.put(list(records.values()))
+        added = self._shelf.put(list(of_file(path, problems)), problems)
         problems.log_total()
         return added
 
     def add_record(self, rec: object, *, on_problem: OnProblem | None = None) -> bool:
         """Add one record, replacing one with the same id; False when it is malformed."""
-        records = [record for _, record in of_batch([rec], Problems("record", on_problem))]
-        return self._shelf.put(records) == 1
+        problems = Problems("record", on_problem)
+        return self._shelf.put(list(of_batch([rec], problems)), problems) == 1
 
     def get(self, record_id: str) -> RecordJson | None:
         """The canonical record, None when there is none within access."""
@@ -77,19 +78,22 @@ class ProcessedRecordStore:
 
     def get_by_chunk_id(self, chunk_id: str) -> RecordJson | None:
         """The record of ``provenance.chunk_id``, None when there is none within access."""
-        return self._shelf.by_chunk(chunk_id)
+        wanted = _id(chunk_id, "a chunk id")
+        # A blank one names no record, although metadata may hold it.
+        return self._shelf.by_chunk(wanted) if wanted.strip() else None
 
     def get_many(self, record_ids: Sequence[str]) -> list[RecordJson]:
         """The records in the order of the ids, repeats included; missing ones are logged."""
-        found = self._shelf.versions(record_ids)
-        missing = [id for id in record_ids if not found.get(id)]
+        wanted = _ids(record_ids)
+        found = self._shelf.versions(wanted)
+        missing = [id for id in wanted if not found.get(id)]
         if missing:
             logger.warning("%d records are missing, the first is %.80r", len(missing), missing[0])
-        return [_copy(found[id][0]) for id in record_ids if found.get(id)]
+        return [_copy(found[id][0]) for id in wanted if found.get(id)]
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
         """Every record of each id within access: of a session and public, or of two types."""
-        found = self._shelf.versions(record_ids)
+        found = self._shelf.versions(_ids(record_ids))
         return {id: [_copy(record) for record in records] for id, records in found.items()}
 
     def all_record_ids(self) -> list[str]:
@@ -101,8 +105,8 @@ class InMemory:
         self._records: dict[str, RecordJson] = {}
         self._by_chunk: dict[str, str] = {}
 
-    def put(self, records: Sequence[RecordJson]) -> int:
-        for record in records:
+    def put(self, records: Sequence[Numbered], problems: Problems) -> int:  # noqa: ARG002
+        for _, record in records:
             id = str(record["record_id"])
             before = self._records.get(id)
             old_chunk = None if before is None else chunk_id_of(before)
@@ -111,7 +115,7 @@ class InMemory:
             self._records[id] = record
             if (chunk := chunk_id_of(record)) is not None:
                 self._by_chunk[chunk] = id
-        return len(records)
+        return len({record["record_id"] for _, record in records})
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
         return {id: [self._records[id]] for id in record_ids if id in self._records}
@@ -130,11 +134,8 @@ class InIndex:
     def __init__(self, store: ChromaRecordStore) -> None:
         self._store = store
 
-    def put(self, records: Sequence[RecordJson]) -> int:
-        by_type: dict[str, list[RecordJson]] = {}
-        for record in records:
-            by_type.setdefault(record_type(record["doc_type"]), []).append(record)
-        return sum(self._store.upsert_records(part) for part in by_type.values())
+    def put(self, records: Sequence[Numbered], problems: Problems) -> int:
+        return sum(self._store.upsert_checked(records, problems).values())
 
     def versions(self, record_ids: Sequence[str]) -> dict[str, list[RecordJson]]:
         stored: list[Record] = []
@@ -158,6 +159,26 @@ class InIndex:
     def _scan(self, condition: Condition) -> Iterator[Record]:
         for doc_type in self._store.doc_types():
             yield from self._store.load_collection(doc_type).scan(condition)
+
+
+def _ids(record_ids: object) -> list[str]:
+    if isinstance(record_ids, str) or not isinstance(record_ids, Iterable):
+        raise InvalidQueryError(
+            f"record_ids is a list of ids, not {type(record_ids).__name__}; for one record use get()"
+        )
+    return [_id(id, "a record id") for id in record_ids]
+
+
+def _id(value: object, what: str) -> str:
+    """``value`` when it is text, never an operator of a filter; for None "", which no record has."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidQueryError(f"{what} is a str, not {type(value).__name__}")
+    try:
+        return str(copy_json(value, what))
+    except InvalidChunkError as error:
+        raise InvalidQueryError(str(error)) from None
 
 
 def _copy(record: RecordJson) -> RecordJson:

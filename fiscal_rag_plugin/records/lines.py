@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -27,6 +27,8 @@ class BadRecord:
 
 
 OnProblem: TypeAlias = Callable[[BadRecord], None]
+Numbered: TypeAlias = "tuple[int, RecordJson]"
+"""A record, and its line in a file or its place in a batch."""
 
 
 class Problems:
@@ -50,7 +52,7 @@ class Problems:
             logger.warning("%s: %d were skipped in all", self._where, len(self.bad))
 
 
-def of_file(path: Path, problems: Problems) -> Iterator[tuple[int, RecordJson]]:
+def of_file(path: Path, problems: Problems) -> Iterator[Numbered]:
     """(line number, record) of each good line; blank lines are nothing.
 
     Raises:
@@ -69,8 +71,16 @@ def of_file(path: Path, problems: Problems) -> Iterator[tuple[int, RecordJson]]:
         raise IngestError(f"{path.name}: cannot be read: {error.strerror or error}") from None
 
 
-def of_batch(records: Iterable[object], problems: Problems) -> Iterator[tuple[int, RecordJson]]:
-    """(place, record) of each good record of a batch."""
+def of_batch(records: Iterable[object], problems: Problems) -> Iterator[Numbered]:
+    """(place, record) of each good record of a batch.
+
+    Raises:
+        InvalidRecordError: there is no batch: a single record, a text, or nothing.
+    """
+    if isinstance(records, (Mapping, str, bytes)) or not isinstance(records, Iterable):
+        raise InvalidRecordError(
+            f"records is a list of records, not {type(records).__name__}; pass one record as [record]"
+        )
     for number, value in enumerate(records, start=1):
         try:
             yield number, canonical(value)

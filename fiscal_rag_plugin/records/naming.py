@@ -6,6 +6,7 @@ import hashlib
 import re
 
 _PLAIN = re.compile(r"[A-Z0-9]+(?:[_-][A-Z0-9]+)*")
+_DIGESTED = re.compile(r"[A-Z0-9_]+\.[0-9a-f]{12}")
 _MAX_SLUG = 60
 
 
@@ -20,3 +21,11 @@ def collection_name_for_doc_type(doc_type: str, prefix: str = "processed") -> st
     slug = re.sub(r"[^A-Z0-9]+", "_", doc_type)[:_MAX_SLUG].strip("_") or "X"
     digest = hashlib.sha256(doc_type.encode("utf-8")).hexdigest()[:12]
     return f"{prefix}_{slug}.{digest}"
+
+
+def is_default_name(name: str, prefix: str = "processed") -> bool:
+    """Whether ``collection_name_for_doc_type`` gives this name to some type."""
+    slug = name.removeprefix(f"{prefix}_")
+    if slug == name:
+        return False
+    return _DIGESTED.fullmatch(slug) is not None or collection_name_for_doc_type(slug, prefix) == name

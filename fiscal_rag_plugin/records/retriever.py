@@ -15,7 +15,7 @@ from .canonical import RecordJson, block, record_type
 from .drafts import hydrated
 from .fusion import Fused, check_weight, fuse
 from .hydration import ProcessedRecordStore
-from .search import DEFAULT_HYBRID_WEIGHT, document_of, score_of
+from .search import DEFAULT_HYBRID_WEIGHT, asked_types, document_of, score_of
 from .snippets import check_preference, select_processed_snippet
 from .store import ChromaRecordStore
 
@@ -28,17 +28,17 @@ VECTOR_METADATA = "_vector_metadata"
 class RetrieveResult:
     """One fused hit. A record that cannot be hydrated is None, and so is its snippet: it is never blank.
 
-    ``score`` is the fused value and makes the order, ``similarity`` the cosine. ``per_view`` has
-    rank (from 1), score and similarity in each type. ``metadata`` is the canonical record's, the
-    index's own under ``_vector_metadata``.
+    ``score`` is the fused value and makes the order, ``similarity`` the cosine, None where words
+    were searched without a model. ``per_view`` has rank (from 1), score and similarity in each
+    type. ``metadata`` is the canonical record's, the index's own under ``_vector_metadata``.
     """
 
     record_id: str
     snippet: str | None
     metadata: dict[str, Any]
-    per_view: dict[str, dict[str, float]]
+    per_view: dict[str, dict[str, float | None]]
     score: float
-    similarity: float
+    similarity: float | None
     record: RecordJson | None
 
     @property
@@ -86,9 +86,8 @@ class LCProcessedRetriever:
         """
         check_top_k(k_final)
         check_preference(snippet_preference)
-        types = [doc_types] if isinstance(doc_types, str) else list(doc_types)
-        wanted = list(dict.fromkeys(record_type(doc_type) for doc_type in types))
-        weights = _weights(view_weights or {}, wanted)
+        wanted = asked_types(doc_types)
+        weights = _weights({} if view_weights is None else view_weights, wanted)
         self._say_rrf(fusion)
         found = self.manager.search(
             wanted, query_text, top_k=top_k_per_doc_type, filter_meta=filter_meta,
@@ -135,14 +134,18 @@ def _result(entry: Fused, record: RecordJson | None, preference: str) -> Retriev
         snippet=None if record is None else select_processed_snippet(record, preference),
         metadata={**canonical, VECTOR_METADATA: document_of(hit).metadata},
         per_view={
-            doc_type: {"rank": rank, "score_raw": score_of(h), "similarity": h.similarity}
+            doc_type: {"rank": rank, "score_raw": score_of(h), "similarity": h.score}
             for doc_type, (rank, h) in entry.views.items()
         },
-        score=entry.score, similarity=hit.similarity, record=record,
+        score=entry.score, similarity=hit.score, record=record,
     )  # fmt: skip
 
 
 def _weights(view_weights: Mapping[str, float], types: Iterable[str]) -> dict[str, float]:
+    if not isinstance(view_weights, Mapping):
+        raise InvalidQueryError(
+            f"view_weights is a dict of weights by type, not {type(view_weights).__name__}"
+        )
     weights = {
         record_type(t): check_weight(weight, f"the weight of {t!r:.40}")
         for t, weight in view_weights.items()

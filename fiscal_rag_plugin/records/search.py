@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.documents import Document
 
 from ..engines.base import Condition, Hit
-from ..errors import InvalidQueryError
+from ..errors import InvalidFilterError, InvalidQueryError
 from ..filters import parse_filter
 from ..ranking import SearchQuery, check_parameters
+from .canonical import record_type
 from .filters import record_where
 
 DEFAULT_MODE = "hybrid"
@@ -27,10 +28,29 @@ def record_query(
     """
     if not isinstance(text, str) or not text.strip():
         raise InvalidQueryError("query_text must be a non-blank str")
-    condition = Condition(parse_filter(record_where(filter_meta)))
+    try:
+        where = record_where(filter_meta)
+    except RecursionError:
+        raise InvalidFilterError("filter_meta is nested too deep") from None
+    condition = Condition(parse_filter(where))
     query = SearchQuery(text=text, top_k=top_k, mode=mode, condition=condition, hybrid_weight=hybrid_weight)
     check_parameters(query)
     return query
+
+
+def asked_types(doc_types: object) -> list[str]:
+    """The types a question goes to, each once, in their order; one text is one type.
+
+    Raises:
+        InvalidQueryError: there is none.
+    """
+    given = [doc_types] if isinstance(doc_types, str) else doc_types
+    if not isinstance(given, Iterable):
+        raise InvalidQueryError(f"doc_types is a list of record types, not {type(given).__name__}")
+    types = list(dict.fromkeys(record_type(doc_type) for doc_type in given))
+    if not types:
+        raise InvalidQueryError("doc_types must name at least one type")
+    return types
 
 
 def score_of(hit: Hit) -> float:

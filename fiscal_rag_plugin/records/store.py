@@ -10,23 +10,27 @@ from typing import Any, NoReturn
 from langchain_core.documents import Document
 
 from ..access import Access
-from ..chunks import PUBLIC
+from ..chunks import PUBLIC, check_scope
 from ..corpus import Corpus
 from ..drafts import Draft
 from ..embedding import as_embedder
 from ..engines.base import Hit
-from ..errors import AccessDeniedError, InvalidQueryError, NotPicklableError, SettingsError
+from ..errors import (
+    AccessDeniedError,
+    InvalidChunkError,
+    NotPicklableError,
+    SettingsError,
+)
 from ..ranking import check_mode
 from ..view import View
-from .canonical import RecordJson, block, record_type
+from .canonical import block, record_type
 from .collections import RecordCollections
 from .drafts import draft_of
-from .errors import InvalidRecordError, MixedRecordTypesError
-from .lines import BadRecord, OnProblem, Problems, of_batch, of_file
-from .search import DEFAULT_HYBRID_WEIGHT, DEFAULT_MODE, document_of, record_query
+from .errors import MixedRecordTypesError
+from .lines import BadRecord, Numbered, OnProblem, Problems, of_batch, of_file
+from .search import DEFAULT_HYBRID_WEIGHT, DEFAULT_MODE, asked_types, document_of, record_query
 
 MAX_LISTED_IDS = 10
-_Numbered = tuple[int, RecordJson]
 
 
 class JsonlReport(dict[str, int]):
@@ -125,6 +129,7 @@ class ChromaRecordStore:
         """The collection of a type, as a view with this store's access.
 
         Raises:
+            AccessDeniedError: a bound store gives another name than the type's own.
             CollectionMismatchError: the name is taken by another type, or by what are no records.
         """
         return self._view(self._collections.create(doc_type, collection_name, self._access))
@@ -134,6 +139,7 @@ class ChromaRecordStore:
 
         Raises:
             UnknownRecordTypeError: it was never created; lists the types that exist.
+            AccessDeniedError: a bound store gives another name than the type's own.
         """
         return self._view(self._collections.load(doc_type, collection_name, self._access))
 
@@ -149,6 +155,7 @@ class ChromaRecordStore:
         already with the same embedding text is not embedded again.
 
         Raises:
+            InvalidRecordError: ``records`` is no list of records but one of them, or nothing.
             MixedRecordTypesError: records of several types; lists up to ten of the others' ids.
         """
         problems = Problems("record", on_problem)
@@ -186,23 +193,30 @@ class ChromaRecordStore:
         path = Path(jsonl_path)
         problems = Problems(f"{path.name}, line", on_problem)
         override = None if doc_type_override is None else record_type(doc_type_override)
-        grouped: dict[str, list[_Numbered]] = {}
-        for number, record in of_file(path, problems):
-            grouped.setdefault(override or record_type(record["doc_type"]), []).append((number, record))
-        # Every collection is there before the first record is written.
-        views = {doc_type: self.get_or_create_collection(doc_type) for doc_type in grouped}
-        counts = {t: self._write(views[t], part, t, problems) for t, part in grouped.items()}
+        counts = self.upsert_checked(of_file(path, problems), problems, override)
         problems.log_total()
         return JsonlReport(counts, sorted(problems.bad, key=lambda bad: bad.number))
 
-    def _write(self, view: View, records: Sequence[_Numbered], doc_type: str, problems: Problems) -> int:
-        """Write records of one type; one that claims another scope than this store writes is skipped."""
+    def upsert_checked(
+        self, records: Iterable[Numbered], problems: Problems, override: str | None = None
+    ) -> dict[str, int]:
+        """As :meth:`upsert_jsonl`, for records that ``canonical`` has passed already."""
+        grouped: dict[str, list[Numbered]] = {}
+        for number, record in records:
+            grouped.setdefault(override or record_type(record["doc_type"]), []).append((number, record))
+        # Every collection is there before the first record is written.
+        views = {doc_type: self.get_or_create_collection(doc_type) for doc_type in grouped}
+        return {t: self._write(views[t], part, t, problems) for t, part in grouped.items()}
+
+    def _write(self, view: View, records: Sequence[Numbered], doc_type: str, problems: Problems) -> int:
+        """Write records of one type; one whose scope is none, or not this store's to write, is skipped."""
         drafts: list[Draft] = []
         for number, record in records:
             try:
                 scope, session_id = view.placed(block(record, "metadata"))
+                check_scope(scope, session_id)
                 drafts.append(draft_of(record, doc_type, scope, session_id))
-            except (InvalidRecordError, AccessDeniedError) as error:
+            except (InvalidChunkError, AccessDeniedError) as error:
                 problems.skip(number, error)
         view.write(drafts)
         return len({draft.record.key for draft in drafts})
@@ -240,9 +254,7 @@ class ChromaRecordStore:
             query_text, top_k=top_k, filter_meta=filter_meta,
             mode=self._mode if mode is None else mode, hybrid_weight=hybrid_weight,
         )  # fmt: skip
-        views = {record_type(t): self.load_collection(t, collection_name) for t in doc_types}
-        if not views:
-            raise InvalidQueryError("doc_types must name at least one type")
+        views = {t: self.load_collection(t, collection_name) for t in asked_types(doc_types)}
         first = next(iter(views.values()))
         if first.embedder is not None or query.mode != "sparse":
             query = replace(query, vector=first.embed_query(query_text))
