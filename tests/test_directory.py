@@ -281,6 +281,16 @@ def test_an_l2_collection_of_the_same_name_is_refused_and_untouched(tmp_path: Pa
     client.close()
 
 
+def test_a_new_collection_is_searched_more_widely_than_chromas_default(tmp_path: Path) -> None:
+    import chromadb
+
+    Corpus.open(str(tmp_path / "db"), "fiscal").close()
+    client = chromadb.PersistentClient(path=str(tmp_path / "db"))
+    hnsw = client.get_collection("fiscal", embedding_function=None).configuration_json["hnsw"]
+    assert (hnsw["space"], hnsw["ef_search"]) == ("cosine", 400)
+    client.close()
+
+
 def test_a_foreign_cosine_collection_is_refused_and_import_is_named(tmp_path: Path) -> None:
     import chromadb
 

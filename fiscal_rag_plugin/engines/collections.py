@@ -11,6 +11,9 @@ from .directory import Directory
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
+EF_SEARCH = 400
+"""How many candidates HNSW keeps. At Chroma's 100, real questions over 4,722 chunks of statutes found 93 %
+of their 8 nearest, one of them 1 of 8; at 400 they found 99.6 %."""
 LAYOUT_KEY = "fiscal:layout"
 LAYOUT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,510}[A-Za-z0-9]")
@@ -65,6 +68,6 @@ def open_collection(directory: Directory, name: str, *, create: bool) -> None:
         client.create_collection(
             name,
             embedding_function=None,
-            configuration={"hnsw": {"space": "cosine"}},
+            configuration={"hnsw": {"space": "cosine", "ef_search": EF_SEARCH}},
             metadata={LAYOUT_KEY: LAYOUT},
         )
