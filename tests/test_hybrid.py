@@ -75,6 +75,13 @@ def test_other_forms_of_a_word_find_it_and_a_text_without_any_is_no_hit(store: F
     assert search(store, "¿qué es lo que?", top_k=8) == []
 
 
+def test_titles_of_the_document_and_of_the_article_are_searched(store: FiscalVectorStore) -> None:
+    titles = {"title": "Ley del Impuesto sobre Sociedades", "section_title": "Reserva de capitalización"}
+    store.add_chunks([chunk("lis", "Un diez por ciento.", section_label="Artículo 25", extra=titles)])
+    for question in ("sociedades", "reserva de capitalización", "art. 25"):
+        assert texts(search(store, question, top_k=1)) == ["Un diez por ciento."]
+
+
 @pytest.mark.parametrize(
     "question", ["artículo 90", "ART. 90", "el 21 %", "session_id:A OR tipo", '+tipo -"general"']
 )

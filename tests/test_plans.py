@@ -145,13 +145,13 @@ def test_a_sessions_vectors_are_read_once_while_they_are_unchanged(
     monkeypatch.setattr(Database, "query", watched)
     for times in (1, 1, 1):
         ids(engine)
-        assert sum("SELECT rowid, vector" in sql for sql in read) == times
+        assert sum("SELECT rowid, id, expires_at, vector" in sql for sql in read) == times
     engine.upsert([row(0, "B")], QUERY[None, :])
     ids(engine)
-    assert sum("SELECT rowid, vector" in sql for sql in read) == 1
+    assert sum("SELECT rowid, id, expires_at, vector" in sql for sql in read) == 1
     engine.upsert([row(99, "A")], QUERY[None, :])
     assert ids(engine) == ["c99"]
-    assert sum("SELECT rowid, vector" in sql for sql in read) == 2
+    assert sum("SELECT rowid, id, expires_at, vector" in sql for sql in read) == 2
 
 
 @pytest.mark.parametrize("change", ["update", "insert", "delete", "replace"])

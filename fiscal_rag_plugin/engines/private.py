@@ -198,6 +198,27 @@ class PrivateEngine(PrivateRows):
             start, block = start + block, 2 * block
         return sorted(hits, key=lambda hit: hit.order)[:k]
 
+    def rank(self, vector: Vector, k: int, access: Access, floor: float = -1.0) -> dict[Key, float]:
+        """Keys and exact similarities of the k best and of what ties with them; no row is read.
+
+        Those certainly below ``floor`` may be left out. A row may turn out to be nobody's when it is read.
+        """
+        sessions = sorted(access.read)
+        with self._database.snapshot():
+            held = self._vectors.of(sessions, len(vector), lambda s: self._load(s, len(vector)))
+        if not held:
+            return {}
+        matrix = np.concatenate([vectors.matrix for vectors in held])
+        estimated = np.concatenate([estimates(vector, vectors.matrix) for vectors in held])
+        alive = np.concatenate([vectors.expiries for vectors in held]) > time.time()
+        estimated = np.where(alive, estimated, -np.inf)
+        if len(estimated) > k:
+            floor = max(floor, float(np.partition(estimated, -k)[-k]) - ESTIMATE_ERROR)
+        near = np.flatnonzero(estimated >= floor - ESTIMATE_ERROR)
+        keys = [key for vectors in held for key in vectors.keys]
+        values = similarities(vector, matrix[near]).tolist()
+        return {keys[i]: value for i, value in zip(near.tolist(), values, strict=True)}
+
     def close(self) -> None:
         """The database belongs to the directory."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -25,9 +26,12 @@ ALIVE = "(expires_at IS NULL OR expires_at > ?)"
 
 @dataclass(frozen=True, slots=True)
 class SessionVectors:
-    """``rowids (n,)`` of a session's rows and their ``matrix (n, dim)``, float32."""
+    """A session's rows: ``rowids (n,)``, keys, when they expire, and ``matrix (n, dim)``, float32."""
 
     rowids: npt.NDArray[np.int64]
+    keys: list[Key]
+    expiries: npt.NDArray[np.float64]
+    """POSIX seconds, infinity for never"""
     matrix: Matrix
 
 
@@ -85,12 +89,16 @@ class PrivateRows:
 
     def _load(self, session: str, dimension: int) -> SessionVectors:
         rows = self._database.query(
-            "SELECT rowid, vector FROM private WHERE collection = ? AND session_id = ? "
+            "SELECT rowid, id, expires_at, vector FROM private WHERE collection = ? AND session_id = ? "
             "AND length(vector) = ?",
             (self._collection, session, 4 * dimension),
         )
-        matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").reshape(len(rows), dimension)
-        return SessionVectors(np.array([row[0] for row in rows], dtype=np.int64), matrix)
+        return SessionVectors(
+            np.array([row[0] for row in rows], dtype=np.int64),
+            [(PRIVATE, session, row[1]) for row in rows],
+            np.array([math.inf if row[2] is None else row[2] for row in rows], dtype=np.float64),
+            np.frombuffer(b"".join(row[3] for row in rows), dtype="<f4").reshape(len(rows), dimension),
+        )
 
     def _rows(
         self,

@@ -23,8 +23,9 @@ from .references import (
 )
 from .words import MAX_TOKEN_CHARS, STOP_WORDS, fold, stem
 
-ANALYSIS_VERSION = f"2/snowball-{version('snowballstemmer')}"
-"""Stored with an index; tokens of another version do not match, and the index is rebuilt."""
+ANALYSIS_VERSION = f"3/snowball-{version('snowballstemmer')}"
+"""Stored with an index; tokens of another version, or of other parts of a chunk, do not match, and the
+index is rebuilt."""
 MAX_QUESTION_TOKENS = 256
 """A question's tokens beyond the first 256 different ones are not searched."""
 

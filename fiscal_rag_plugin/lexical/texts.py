@@ -28,13 +28,18 @@ _COMPLETE = "lexical"
 """Name in the manifest: the analysis with which the public chunks were indexed."""
 
 
+_HEADINGS = ("title", "section_path", "section_label", "section_title")
+"""As in the heading line that is embedded with a chunk: document, titles above, article, its own title."""
+
+
 def searchable(record: Record) -> str:
     """What of a chunk is searched for words: where it stands in its source, and its text."""
-    path, label = record.metadata.get("section_path"), record.metadata.get("section_label")
-    parts = [path] if isinstance(path, str) else []
-    if isinstance(label, str) and label not in (parts[0] if parts else ""):
-        parts.append(label)
-    return "\n".join([*parts, record.text])
+    said = ""
+    for name in _HEADINGS:
+        part = record.metadata.get(name)
+        if isinstance(part, str) and part and part not in said:
+            said += f"{part}\n"
+    return said + record.text
 
 
 def _directory_name(collection: str) -> str:
