@@ -72,6 +72,14 @@ def test_both_frameworks_give_the_same_hits(tmp_path: Path):
     assert "dificil-justificacion.md" not in of_2023
 
 
+def test_hybrid_search_puts_the_article_first_that_vectors_alone_put_fourth(tmp_path: Path):
+    output = output_of("hybrid_search.py", tmp_path)
+    dense, hybrid = output.split("LlamaIndex, hybrid", 1)
+    assert "Artículo 30" not in dense
+    assert re.search(r"1\. cosine 0\.\d+  vectors  4, words  1  Artículo 30", hybrid)
+    assert re.search(r"LangChain, hybrid.*\n  BM25 +\d+\.\d+  fused 0\.\d+  Artículo 30", output)
+
+
 def test_an_upload_is_found_by_its_session_until_it_is_erased_to_the_byte(tmp_path: Path):
     before, after = output_of("session_uploads.py", tmp_path).split("Erased the session")
     assert re.search(r"cliente:17  finds 0\.\d+  contrato.md", before)
