@@ -31,7 +31,9 @@ def evaluate(
     qrels: Annotated[Path, typer.Option(help="question, doc_id, grade, parted by tabs")],
     compare: Annotated[
         list[str] | None,
-        typer.Option(help="as mode=dense,hybrid or hybrid_weight=0.3,0.7; may be repeated"),
+        typer.Option(
+            help="as mode=dense,hybrid, hybrid_weight=0.3,0.7, score_threshold=none,0.8; repeatable"
+        ),
     ] = None,
     session: option.Session = None,
     filter_json: option.Filter = None,
@@ -47,6 +49,9 @@ def evaluate(
     from .evaluation import evaluate as measured
     from .filters import all_of, in_force, parse_filter
 
+    for name, path in (("--queries", queries), ("--qrels", qrels)):
+        if not path.is_file():
+            raise typer.BadParameter(f"{path} is no file", param_hint=name)
     condition = Condition(all_of(parse_filter(option.json_filter(filter_json)), in_force(as_of, tax_year)))
     compared = configurations(compare) if compare else configurations()
     asked = load_questions(queries, qrels)
@@ -79,7 +84,8 @@ def _progress(as_json: bool) -> Iterator[OnQuestion | None]:
 def print_evaluation(found: Evaluation) -> None:
     from .evaluation import MEASURES, interval
 
-    table = Table(title=f"{len(found.questions)} questions; in brackets, 95 % of resampled question sets")
+    asked = f"{len(found.questions)} questions, documents ranked"
+    table = Table(title=f"{asked}; in parentheses, 95 % of resampled question sets")
     table.add_column("search", no_wrap=True)
     for measure in MEASURES:
         table.add_column(measure, justify="right", no_wrap=True)
@@ -96,8 +102,13 @@ def print_evaluation(found: Evaluation) -> None:
             cells.append(cell)
         table.add_row(scores.configuration.name, *cells)
     output.print_table(table)
-    for line in _comparisons(found.scores):
+    lines = list(_comparisons(found.scores))
+    for line in lines:
         output.out.print(line)
+    if lines:
+        output.out.print(
+            "The difference of the means; p is how often chance alone does as much.", style="dim"
+        )
 
 
 def _comparisons(scores: Sequence[Scores]) -> Iterator[str]:

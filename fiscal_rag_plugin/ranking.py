@@ -159,7 +159,7 @@ class Explained:
 def explain(query: SearchQuery, result: SearchResult, nearest: Sequence[Hit]) -> list[Explained]:
     """Every candidate, each with why it was kept or dropped: by similarity, with words the answer first."""
     kept = {hit.record.key: rank for rank, hit in enumerate(result.hits, 1)}
-    candidates = {hit.record.key: hit for hit in [*result.hits, *nearest]}
+    candidates = {hit.record.key: hit for hit in [*nearest, *result.hits]}
     explained = []
     for key, hit in candidates.items():
         if key in kept:

@@ -625,6 +625,12 @@ def test_half_a_character_is_refused_in_filters_and_matches_no_id(
     assert store.view.stats().public_chunks == len(LAW)
 
 
+def test_explain_keeps_the_ranks_and_the_fused_value_of_what_is_answered(store: FiscalVectorStore) -> None:
+    result, candidates = store.view.explain(SearchQuery(text="modelo 303", mode="hybrid", top_k=2))
+    assert [c.hit for c in candidates[:2]] == result.hits
+    assert candidates[0].hit.rrf == pytest.approx(1 / 61, abs=1e-3)
+
+
 def test_explain_says_which_candidates_have_no_word_of_the_question(store: FiscalVectorStore) -> None:
     _, candidates = store.view.explain(SearchQuery(text="inversiones", mode="sparse"))
     said = {c.hit.record.text: c.decision for c in candidates}

@@ -67,7 +67,10 @@ def configurations(compared: Iterable[str] = DEFAULT_COMPARISON) -> list[Configu
             raise InvalidQueryError(
                 f"cannot compare {setting!r:.60}: write one of {', '.join(_READERS)} as key=value,value"
             )
-        values[key.strip()] = [reader(value.strip()) for value in listed.split(",")]
+        try:
+            values[key.strip()] = [reader(value.strip()) for value in listed.split(",")]
+        except InvalidQueryError as error:
+            raise InvalidQueryError(f"cannot compare {setting!r:.60}: {error}") from None
     if "hybrid_weight" in values and "mode" not in values:
         values["mode"] = ["hybrid"]
     found = [
