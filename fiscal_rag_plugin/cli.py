@@ -128,13 +128,11 @@ def search(
     as_json: option.Json = False,
 ) -> None:
     """Show the passages nearest to a question, within what the session may see."""
-    from .engines.base import Condition
-    from .filters import all_of, in_force, parse_filter
     from .ranking import SearchQuery, check_query
 
-    condition = Condition(all_of(parse_filter(option.json_filter(filter_json)), in_force(as_of, tax_year)))
     query = SearchQuery(
-        text=question, top_k=top_k, mode=mode, condition=condition, hybrid_weight=hybrid_weight,
+        text=question, top_k=top_k, mode=mode, hybrid_weight=hybrid_weight,
+        condition=option.condition_of(filter_json, as_of, tax_year),
         score_threshold=None if no_threshold else threshold,
     )  # fmt: skip
     check_query(query)

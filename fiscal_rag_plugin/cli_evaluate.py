@@ -44,15 +44,13 @@ def evaluate(
     as_json: option.Json = False,
 ) -> None:
     """Measure retrieval on labelled questions, for each way to search, side by side."""
-    from .engines.base import Condition
     from .evaluation import configurations, load_questions
     from .evaluation import evaluate as measured
-    from .filters import all_of, in_force, parse_filter
 
     for name, path in (("--queries", queries), ("--qrels", qrels)):
         if not path.is_file():
             raise typer.BadParameter(f"{path} is no file", param_hint=name)
-    condition = Condition(all_of(parse_filter(option.json_filter(filter_json)), in_force(as_of, tax_year)))
+    condition = option.condition_of(filter_json, as_of, tax_year)
     compared = configurations(compare) if compare else configurations()
     asked = load_questions(queries, qrels)
     with opened(settings_of(directory, collection), session) as store, _progress(as_json) as on_question:
@@ -89,15 +87,16 @@ def print_evaluation(found: Evaluation) -> None:
     table.add_column("search", no_wrap=True)
     for measure in MEASURES:
         table.add_column(measure, justify="right", no_wrap=True)
-    best = {m: max(interval(scores.values[m]).mean for scores in found.scores) for m in MEASURES}
+    best = {m: max(scores.mean(m) for scores in found.scores) for m in MEASURES}
     for scores in found.scores:
         cells = []
         for measure in MEASURES:
-            value = interval(scores.values[measure])
-            cell = f"{value.mean:.3f}"
-            if value.mean == best[measure] and len(found.scores) > 1:
+            mean = scores.mean(measure)
+            cell = f"{mean:.3f}"
+            if mean == best[measure] and len(found.scores) > 1:
                 cell = f"[bold]{cell}[/]"
             if measure in _WITH_INTERVAL:
+                value = interval(scores.values[measure])
                 cell += f" [dim]({value.low:.2f} to {value.high:.2f})[/]"
             cells.append(cell)
         table.add_row(scores.configuration.name, *cells)
@@ -113,11 +112,11 @@ def print_evaluation(found: Evaluation) -> None:
 
 def _comparisons(scores: Sequence[Scores]) -> Iterator[str]:
     """The best configuration by nDCG@10 against each other one."""
-    from .evaluation import interval, paired
+    from .evaluation import paired
 
     if len(scores) < 2:
         return
-    best = max(scores, key=lambda s: interval(s.values["nDCG@10"]).mean)
+    best = max(scores, key=lambda s: s.mean("nDCG@10"))
     for other in scores:
         if other is not best:
             told = []

@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from .engines.base import Condition
 
 Dir = Annotated[
     str | None, typer.Option("--dir", envvar="FISCAL_RAG_CHROMA_DIR", help="directory of the index")
@@ -42,6 +45,14 @@ def json_filter(text: str | None) -> dict[str, Any] | None:
     if not isinstance(parsed, dict):
         raise typer.BadParameter("must be a JSON object", param_hint="--filter")
     return parsed
+
+
+def condition_of(filter_json: str | None, as_of: str | None, tax_year: int | None) -> Condition:
+    """What ``--filter``, ``--as-of`` and ``--tax-year`` leave."""
+    from .engines.base import Condition
+    from .filters import all_of, in_force, parse_filter
+
+    return Condition(all_of(parse_filter(json_filter(filter_json)), in_force(as_of, tax_year)))
 
 
 def zoned_time(text: str | None) -> dt.datetime | None:

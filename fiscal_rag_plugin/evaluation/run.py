@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ..engines.base import ANYTHING, Condition
@@ -42,6 +43,10 @@ class Scores:
     values: dict[str, list[float]]
     found: list[list[str]]
     """doc_ids, best first, of each question"""
+
+    def mean(self, measure: str) -> float:
+        """Over the questions; how sure it is takes :func:`interval` thousands of resamples."""
+        return fmean(self.values[measure])
 
 
 @dataclass(frozen=True, slots=True)
