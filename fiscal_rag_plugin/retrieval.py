@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 
 from .access import Access
 from .engines.base import Found, Key
@@ -47,33 +48,42 @@ def _with_words(
 ) -> Found:  # fmt: skip
     """Ranks first; only what is answered is read whole, and what must not be shown is ranked out."""
     tokens = question_tokens(query.text or "")
-    weight = query.hybrid_weight if query.mode == "hybrid" else 0.0
+    hybrid = query.mode == "hybrid"
+    weight = query.hybrid_weight if hybrid else 0.0
     refused: set[Key] = set()
+    side_by_side = engine.public.side_by_side
+
+    def dense_leg() -> tuple[list[Key], str]:
+        if not weight or vector is None:
+            return [], "none"
+        return engine.rank(vector, query.candidates, access, query.condition, refused)
+
+    def lexical_leg() -> dict[Key, float]:
+        if weight == 1:
+            return {}
+        return lexical.rank(tokens, query.lexical_k or query.candidates, access, query.condition, refused)
+
     while True:
-        dense: list[Key] = []
-        plan = "none"
-        if weight > 0:
-            assert vector is not None
-            dense, plan = engine.rank(vector, query.candidates, access, query.condition, refused)
-        words: dict[Key, float] = {}
-        if weight < 1:
-            depth = query.lexical_k or query.candidates
-            words = lexical.rank(tokens, depth, access, query.condition, refused)
+        (dense, plan), words = side_by_side.run(dense_leg, lexical_leg)
         # By key: two chunks with one text stay two.
         fused = fuse(dense, list(words), weight, tie=lambda key: (key[2], key))[: query.top_k]
-        hits = engine.hits([f.key for f in fused], vector, access, query.condition)
+        chosen = [f.key for f in fused]
+        hits, others = side_by_side.run(
+            partial(engine.hits, chosen, vector, access, query.condition),
+            partial(lexical.values, tokens, [key for key in chosen if key not in words]),
+        )
         if len(hits) == len(fused):
             break
         # Edited, or gone since: as if it had not been there. Where there is one there may be more.
         ranked = {*dense, *words}
         refused |= ranked - engine.hits(sorted(ranked), None, access, query.condition).keys()
-        refused |= {f.key for f in fused if f.key not in hits}
-    hybrid = query.mode == "hybrid"
+        refused |= {key for key in chosen if key not in hits}
+    values = {**others, **words}
     best = [
         replace(
-            hits[f.key], bm25=words.get(f.key), dense_rank=f.dense_rank, lexical_rank=f.lexical_rank,
+            hits[f.key], bm25=values[f.key], dense_rank=f.dense_rank, lexical_rank=f.lexical_rank,
             rrf=f.value if hybrid else None,
         )
         for f in fused
     ]  # fmt: skip
-    return Found(lexical.scored(tokens, best), f"{plan}; words" if hybrid else "words")
+    return Found(best, f"{plan}; words" if hybrid else "words")

@@ -140,3 +140,10 @@ def test_a_repeated_word_of_a_question_counts_once_in_any_order() -> None:
 def test_no_question_and_no_texts_are_no_error() -> None:
     assert scores([], [Bag.of(["iva"])], Statistics(1, 1.0, {})).tolist() == [0.0]
     assert scores(["iva"], [], Statistics(1, 1.0, {"iva": 1})).tolist() == []
+
+
+@given(st.lists(st.sampled_from(["iva", "iv", "va", "a", "art90", "ñ"]), max_size=12))
+def test_a_joined_text_is_the_bag_of_its_tokens(tokens: list[str]) -> None:
+    whole, joined = Bag.of(tokens), Bag.of_joined(" ".join(tokens), ["iva", "a", "ñ", "absent"])
+    assert joined.length == whole.length
+    assert joined.counts == {token: whole.counts[token] for token in ("iva", "a", "ñ", "absent")}

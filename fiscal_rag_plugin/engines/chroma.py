@@ -35,6 +35,7 @@ class ChromaEngine:
         self._name = collection
         self._texts = texts
         self._opened: tuple[Collection, Rows] | None = None
+        self.side_by_side = directory.side_by_side
 
     def _collection(self, client: ClientAPI) -> Collection:
         return self._directory.collection(client, self._name)
@@ -228,12 +229,13 @@ class ChromaEngine:
         """Those of ``ids`` that count, whole, with their similarity; NaN without a vector."""
 
         def look(view: PublicView) -> dict[str, Hit]:
-            records = view.records(ids)
             if vector is None:
-                return {id: Hit(record, math.nan) for id, record in records.items()}
-            there, matrix = view.vectors(list(records), len(vector))
-            values = similarities(vector, matrix).tolist()
-            return {id: Hit(records[id], v, row) for id, v, row in zip(there, values, matrix, strict=True)}
+                return {id: Hit(record, math.nan) for id, record in view.records(ids).items()}
+            (there, matrix), records = self.side_by_side.run(
+                lambda: view.vectors(ids, len(vector)), lambda: view.records(ids)
+            )
+            scored = zip(there, similarities(vector, matrix).tolist(), matrix, strict=True)
+            return {id: Hit(records[id], value, row) for id, value, row in scored if id in records}
 
         return self.read(look) if ids else {}
 

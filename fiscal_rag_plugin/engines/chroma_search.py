@@ -19,8 +19,9 @@ from .base import Condition, Found, Hit, Record
 from .blob import chroma_where
 from .chroma_rows import PAGE, PublicView
 
-MARGIN = 1
-"""Candidates beyond k: the next one shows whether the k-th place is tied at six decimals."""
+MARGIN = 8
+"""One candidate beyond k for as many of k: the next shows whether the k-th place is tied, and among
+many, distances alone cannot tell every neighbour from it."""
 MAX_CANDIDATES = 16_384
 """The cap of over-fetching for ties and refused rows."""
 NARROW = 256
@@ -82,7 +83,9 @@ class Search:
         if self._condition.ids is not None:
             return self._exact(sorted(self._condition.ids)), "ids"
         if self._condition.is_empty:
-            return self._nearest(self._k + MARGIN, MAX_CANDIDATES, scored=scored)[0], "nearest"
+            return self._nearest(self._k + max(self._k // MARGIN, 1), MAX_CANDIDATES, scored=scored)[
+                0
+            ], "nearest"
         where = chroma_where(self._condition)
         few = None if where is None else self._view.rows.narrow(where, NARROW)
         if few is not None:

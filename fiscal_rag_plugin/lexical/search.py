@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ..access import Access
 from ..chunks import PRIVATE, PUBLIC
-from ..engines.base import ANYTHING, Condition, Hit, Key
+from ..engines.base import ANYTHING, Condition, Key
 from ..engines.chroma_rows import PublicView
 from ..engines.embedded import EmbeddedEngine, asks_public, narrowed
 from ..engines.sessions import SessionCache
@@ -76,20 +76,22 @@ class LexicalSearch:
         order = sorted(values, key=lambda key: (-values[key], key[2], key))
         return {key: values[key] for key in order[:k]}
 
-    def scored(self, tokens: Sequence[str], hits: Sequence[Hit]) -> list[Hit]:
-        """The same hits, each with its BM25."""
-        ids = {hit.record.id for hit in hits if hit.record.scope == PUBLIC and hit.bm25 is None}
+    def values(self, tokens: Sequence[str], keys: Collection[Key]) -> dict[Key, float]:
+        """BM25 of each of these keys; 0.0 without one of the tokens, or gone."""
+        if not keys:
+            return {}
+        ids = {id for scope, _, id in keys if scope == PUBLIC}
         found, statistics = self._read(
             lambda snapshot, _: (snapshot.scores(tokens, ids) if ids else {}, snapshot.statistics(tokens))
         )
-        own = [hit.record for hit in hits if hit.record.scope == PRIVATE and hit.bm25 is None]
-        bags = [Bag.of(analyse(searchable(record))) for record in own]
-        values = {r.key: v for r, v in zip(own, scores(tokens, bags, statistics).tolist(), strict=True)}
-        values |= {(PUBLIC, "", id): value for id, value in found.items()}
-        return [
-            hit if hit.bm25 is not None else replace(hit, bm25=values.get(hit.record.key, 0.0))
-            for hit in hits
-        ]
+        values = dict.fromkeys(keys, 0.0) | {(PUBLIC, "", id): value for id, value in found.items()}
+        sessions = {session for scope, session, _ in keys if scope == PRIVATE}
+        if sessions:
+            with self._engine.private.snapshot():
+                held = self._own.of(sorted(sessions), ANALYSIS_VERSION, self._load)
+            own = {k: bag for t in held for k, bag in zip(t.keys, t.bags, strict=True) if k in values}
+            values |= dict(zip(own, scores(tokens, list(own.values()), statistics).tolist(), strict=True))
+        return values
 
     def count(self) -> int:
         """How many public texts are indexed, once nothing is left to be indexed."""
