@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from .access import Access
 from .chunks import PRIVATE, PUBLIC, check_scope, has_surrogate, validate_session_id
@@ -277,10 +276,7 @@ class Corpus:
         if self._needs_no_vector(query):
             return []
         hits = self.engine.search(self._query_vector(query), n, access or Access.public()).hits
-        if not query.needs_text:
-            return hits
-        values = self.lexical.values(question_tokens(query.text or ""), [hit.record.key for hit in hits])
-        return [replace(hit, bm25=values[hit.record.key]) for hit in hits]
+        return self.lexical.scored(question_tokens(query.text or ""), hits) if query.needs_text else hits
 
     def _needs_no_vector(self, query: SearchQuery) -> bool:
         """Words can be searched without a model; their hits then have no similarity."""

@@ -16,6 +16,7 @@ from .blob import BLOB_KEY, REF_KEY, chroma_where, encode, project
 from .chroma_rows import PAGE, PublicView, Rows, TextIndex, decoded, open_rows
 from .chroma_search import Candidate, Search
 from .directory import Directory
+from .side_by_side import SideBySide
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -35,7 +36,7 @@ class ChromaEngine:
         self._name = collection
         self._texts = texts
         self._opened: tuple[Collection, Rows] | None = None
-        self.side_by_side = directory.side_by_side
+        self.side_by_side = SideBySide()
 
     def _collection(self, client: ClientAPI) -> Collection:
         return self._directory.collection(client, self._name)
@@ -269,5 +270,6 @@ class ChromaEngine:
         )  # fmt: skip
 
     def close(self) -> None:
+        self.side_by_side.close()
         self._texts.close()
         self._directory.close()

@@ -27,7 +27,6 @@ from .client import chroma_errors, close_client, forget_client, open_client
 from .connections import Connections
 from .database import Database, storage_errors
 from .sharing import SharedLock
-from .side_by_side import SideBySide
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -62,7 +61,6 @@ class Directory:
         self.path = path
         self.users = 1
         self.lock_timeout = lock_timeout
-        self.side_by_side = SideBySide()
         self._pid = os.getpid()
         self._shared = SharedLock()
         self._closed = False
@@ -278,7 +276,6 @@ class Directory:
             return
         with self._shared.exclusive():
             self._closed = True
-            self.side_by_side.close()
             self._drop_client()
             self._writer_lock.release()
             self.tables.close()

@@ -12,7 +12,7 @@ B = TypeVar("B")
 
 
 class SideBySide:
-    """A few threads of one directory. Kept, because each thread that reads SQLite opens a connection."""
+    """A few threads of one store. Kept, because each thread that reads SQLite opens a connection."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="fiscal-rag")

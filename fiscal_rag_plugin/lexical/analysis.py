@@ -23,7 +23,7 @@ from .references import (
 )
 from .words import MAX_TOKEN_CHARS, STOP_WORDS, fold, stem
 
-ANALYSIS_VERSION = f"3/snowball-{version('snowballstemmer')}"
+ANALYSIS_VERSION = f"3/snowball-{version('PyStemmer')}"
 """Stored with an index; tokens of another version, or of other parts of a chunk, do not match, and the
 index is rebuilt."""
 MAX_QUESTION_TOKENS = 256

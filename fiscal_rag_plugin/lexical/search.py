@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..access import Access
 from ..chunks import PRIVATE, PUBLIC
-from ..engines.base import ANYTHING, Condition, Key
+from ..engines.base import ANYTHING, Condition, Hit, Key
 from ..engines.chroma_rows import PublicView
 from ..engines.embedded import EmbeddedEngine, asks_public, narrowed
 from ..engines.sessions import SessionCache
@@ -92,6 +92,11 @@ class LexicalSearch:
             own = {k: bag for t in held for k, bag in zip(t.keys, t.bags, strict=True) if k in values}
             values |= dict(zip(own, scores(tokens, list(own.values()), statistics).tolist(), strict=True))
         return values
+
+    def scored(self, tokens: Sequence[str], hits: Sequence[Hit]) -> list[Hit]:
+        """The same hits, each with its BM25."""
+        values = self.values(tokens, [hit.record.key for hit in hits])
+        return [replace(hit, bm25=values[hit.record.key]) for hit in hits]
 
     def count(self) -> int:
         """How many public texts are indexed, once nothing is left to be indexed."""

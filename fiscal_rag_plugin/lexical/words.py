@@ -61,11 +61,12 @@ def stem(word: str) -> str:
     word = _LIKE_SINGULAR.get(word, word)
     if word.endswith("mos"):
         word = word[:-1]  # taken for "we lend" otherwise
-    # Here: it brings the stemmers of thirty languages, and most processes only read vectors.
-    from snowballstemmer.spanish_stemmer import SpanishStemmer
+    # Here: most processes only read vectors.
+    from Stemmer import Stemmer
 
     # A stemmer holds the word it works on: one for all threads would mix them.
-    found = str(SpanishStemmer().stemWord(word))
+    snowball = Stemmer("spanish", 0)
+    found = str(snowball.stemWord(word))
     if found + "es" == word:
-        found = str(SpanishStemmer().stemWord(found))
+        found = str(snowball.stemWord(found))
     return found[:-1] if len(found) > _UNSTEMMED_CHARS + 1 and found.endswith("s") else found
