@@ -19,9 +19,10 @@ from .base import Condition, Found, Hit, Record
 from .blob import chroma_where
 from .chroma_rows import PAGE, PublicView
 
-MARGIN = 8
-"""One candidate beyond k for as many of k: the next shows whether the k-th place is tied, and among
-many, distances alone cannot tell every neighbour from it."""
+MARGIN = 1
+"""Candidates beyond k: the next one shows whether the k-th place is tied at six decimals."""
+MORE_FOR = 16
+"""And one for as many of k: where distances alone rank many, the next one is often too near to tell."""
 MAX_CANDIDATES = 16_384
 """The cap of over-fetching for ties and refused rows."""
 NARROW = 256
@@ -83,9 +84,8 @@ class Search:
         if self._condition.ids is not None:
             return self._exact(sorted(self._condition.ids)), "ids"
         if self._condition.is_empty:
-            return self._nearest(self._k + max(self._k // MARGIN, 1), MAX_CANDIDATES, scored=scored)[
-                0
-            ], "nearest"
+            n = self._k + MARGIN + self._k // MORE_FOR
+            return self._nearest(n, MAX_CANDIDATES, scored=scored)[0], "nearest"
         where = chroma_where(self._condition)
         few = None if where is None else self._view.rows.narrow(where, NARROW)
         if few is not None:
